@@ -22,18 +22,19 @@ from switchmark.errors import UsageError
 from switchmark.hosts.programs import AGENT, TOOL, TRAFFIC, program_variable
 from switchmark.hosts.qemu import QEMU_VARIABLE
 from switchmark.model.counters import PathCounters, PortCounters
-from switchmark.model.cpus import Cpu
+from switchmark.model.cpus import Cpu, Pin
 from switchmark.model.place import PortEnd
 from switchmark.model.plan import Node, Plan
 from switchmark.model.record import TrialSpec
 from switchmark.model.test import AXES, Test
 from switchmark.model.topology import Between, Findings, HandedNic
+from switchmark.model.version import Version
 from switchmark.path import assembly, background, cables, orders, ways
 from switchmark.path.choosing import AUTO, candidates, with_engines
 from switchmark.path.hosts import mac_of_uplink
 from switchmark.path.path import Path, awaits_switch, shares_path
 from switchmark.path.placement import POLICIES, CpuUser, Placement, place, unpinned_only
-from switchmark.path.resolving import resolve, turned_to
+from switchmark.path.resolving import resolve, turned_to, unknown_names
 from switchmark.runs.script import describe
 
 Golden = Callable[[str, str], None]
@@ -51,6 +52,8 @@ CASES: Mapping[str, dict[str, Any]] = {
     "round trips of sockets": {"dimension": "latency", "rate": "1k", "engine": "udp", "flows": 2},
     "a chain": {"scenario": "loopback", "chain": 2, "direction": "bi"},
     "chains": {**DPDK, "scenario": "loopback", "chains": 2, "flows": 4, "flows_by": "mac"},
+    "chains of a flow": {"switch": "ovs", "scenario": "loopback", "chains": 2, "chain": 2},
+    "chains of flows": {**DPDK, "scenario": "loopback", "chains": 3, "flows": 5, "flows_by": "ip"},
     "a chain of machines": {"switch": "ovs", "environment": "vm", "scenario": "loopback"},
     "a chain of programs": {**DPDK, "scenario": "loopback", "function": "l2fwd", "chain": 2},
     "a chain behind a port": {"scenario": "p2v", "chain": 2, "switch": "ovs"},
@@ -111,6 +114,14 @@ FOUND: Mapping[str, Findings] = {
         )
     ),
     "containers": Findings(modes={"docker": "daemon", "netns": "mine"}),
+    "a chain of programs": Findings(
+        "a mode",
+        programs={
+            ("local", "l2fwd"): Version("1.2", program="/opt/l2fwd"),
+            ("local", "ovs-dpdk"): Version("3.4", program="/opt/ovs-vswitchd"),
+        },
+    ),
+    "an upgrade": Findings(programs={("local", "ovs-dpdk@/opt/ovs"): Version("9.9", "m")}),
 }
 
 
@@ -199,6 +210,7 @@ def of_parts(path: Path) -> Iterator[str]:
                 "pin": part.pin,
                 "switch": part.switch.id,
                 "rewrites": part.rewrites,
+                "version": part.version,
             },
         )
         yield line("  jobs", [[*map(word, (j.role, j.queue, j.first, j.flows))] for j in part.jobs])
@@ -447,6 +459,102 @@ def test_the_tests_that_share_a_path(engine: str, golden: Golden) -> None:
         other = base.model_copy(update={name: value})
         lines.append(f"{name} {value}: {shares_path(base, other)} {shares_path(other, base)}")
     golden(f"paths/shared-{engine}.txt", "\n".join([*lines, ""]))
+
+
+NOISES: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"noise": "cpu:2+9+11"}, "pinned"),
+    ({"noise": "cpu:1+0"}, "pinned"),
+    ({"noise": "memory"}, "pinned"),
+    ({"noise": "cpu:switch"}, "pinned"),
+    ({"noise": "cpu:functions"}, "pinned"),
+    ({"noise": "cpu:functions"}, "unpinned"),
+    ({"noise": "cpu:switch", "switch": "testpmd", "engine": "dpdk"}, "pinned"),
+)
+
+
+def test_the_background_of_trials(golden: Golden) -> None:
+    cpus, lines = [Cpu(number) for number in range(3, -1, -1)], []
+    for axes, policy in NOISES:
+        path = resolve(Test(**axes), prefix="sm", run_dir="/run/sm")
+        placed = path.placed(place(path.cpu_users, cpus, policy))
+        noise = refused(partial(background.noise_of, placed, cpus))
+        told = in_words(noise) if isinstance(noise, tuple) else [f"  refused: {noise}"]
+        lines += [f"# {axes}, {policy}", *told]
+    golden("paths/noises.txt", "\n".join([*lines, ""]))
+
+
+UNKNOWN: tuple[dict[str, Any], ...] = (
+    {"switch": "linux-bridg"},
+    {"switch": "zzz", "engine": "raw-mms"},
+    {"engine": "auto", "environment": "netn", "function": "forwardr"},
+    {"scenario": "v2", "search": "ndrr", "switch_environment": "hos"},
+    {"event": "upgrade:ovss@/opt/x", "switch": "ovs"},
+    {"event": "upgrade:ovs-dpdk@/opt/x+upgrade:zz@/opt/y", "switch": "ovs"},
+    {"noise": "cpuu"},
+    {"noise": "cpu:x"},
+    {"switch": "cni:/nothing.conflist"},
+    {"switch": "ovs@docker:"},
+    {"switch": "linux-bridge@podman:x"},
+)
+
+
+def test_the_names_that_are_unknown(golden: Golden) -> None:
+    lines = []
+    for axes in UNKNOWN:
+        lines.append(f"# {axes}")
+        lines += [
+            f"  {', '.join(one.axes)}: {one.why.splitlines()[0]}; {one.hint}; {one.changes}"
+            for one in unknown_names(Test(**axes))
+        ]
+    golden("paths/unknown.txt", "\n".join([*lines, ""]))
+
+
+DRAWN: tuple[dict[str, Any], ...] = (
+    {"scenario": "loopback", "switch": "ip-forward"},
+    {"scenario": "loopback", "switch": "macvlan"},
+    {"scenario": "loopback", "switch": "ipvlan", "function": "pcap-bridge"},
+    {"scenario": "loopback", "switch": "linux-bridge", "function": "pcap-bridge"},
+    {"scenario": "loopback", "switch": "linux-bridge", "function": "l2fwd"},
+    {"scenario": "loopback", "switch": "ovs", "semantics": "learning", "function": "testpmd"},
+    {"scenario": "loopback", "switch": "vpp", "semantics": "routed", "function": "l2fwd"},
+    {"scenario": "loopback", "switch": "vpp", "semantics": "routed", "function": "testpmd"},
+    {"scenario": "loopback", "switch": "ip-forward", "function": "testpmd"},
+    {"scenario": "loopback", "switch": "null", "engine": "null"},
+    {"scenario": "loopback", "switch": "vxlan"},
+    {"scenario": "loopback", "semantics": "static"},
+    {"semantics": "static"},
+    {"semantics": "nonsense", "switch": "ovs"},
+    {"port": "memif"},
+    {"port": "nic-pci", **DPDK},
+    {"port": "tap", **DPDK},
+    {"hosts": "a,b"},
+    {"hosts": "local"},
+    {"hosts": " x "},
+    {"hosts": "-x"},
+    {"hosts": "a,b", "locality": "remote", "scenario": "loopback"},
+    {"locality": "remote"},
+    {"locality": "remote", "hosts": "a,a"},
+    {"locality": "remote", "hosts": "a,b,c"},
+    {"locality": "remote", "hosts": "a"},
+)
+
+
+def test_the_paths_that_cannot_be_drawn(golden: Golden) -> None:
+    """Others of them are refused before they are drawn."""
+    lines = []
+    for axes in DRAWN:
+        found = refused(partial(resolve, Test(**axes), prefix="sm", run_dir="/run/sm"))
+        if isinstance(found, Path):
+            wiring = found.wiring
+            found = [wiring.kind.value, wiring.semantics.value, found.steering, found.refusal]
+        lines.append(f"{axes}: {found}")
+    golden("paths/drawn.txt", "\n".join([*lines, ""]))
+
+
+def test_a_path_that_is_not_placed_has_no_doubts() -> None:
+    path = resolve(Test(), prefix="sm", run_dir="/run/sm")
+    assert path.placement == Placement("auto", {}, None, ())
+    assert {part.pin for part in path.parts} == {Pin()}
 
 
 def test_a_path_for_another_test_of_it() -> None:
