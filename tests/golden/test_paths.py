@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import fields
 from enum import Enum
@@ -24,7 +25,7 @@ from switchmark.hosts.qemu import QEMU_VARIABLE
 from switchmark.model.counters import PathCounters, PortCounters
 from switchmark.model.cpus import Cpu, Pin
 from switchmark.model.place import PortEnd
-from switchmark.model.plan import Node, Plan
+from switchmark.model.plan import HOST, Node, Plan, Reserve, Run, Spawn, Wait, Write
 from switchmark.model.record import TrialSpec
 from switchmark.model.test import AXES, Test
 from switchmark.model.topology import Between, Findings, HandedNic
@@ -139,8 +140,9 @@ def _programs(monkeypatch: pytest.MonkeyPatch) -> None:
 def case(name: str) -> Path:
     """Return the path of a case, with its parts on eight CPUs."""
     test, found = Test(**CASES[name]), FOUND.get(name, Findings())
-    path = resolve(test, prefix="sm", run_dir="/run/sm", found=found)
-    return path.placed(place(path.cpu_users, [Cpu(number) for number in range(8)]))
+    drawn = partial(resolve, test, prefix="sm", run_dir="/run/sm", found=found, cgroups="/groups")
+    cpus = [Cpu(number) for number in range(8)]
+    return drawn(placement=place(drawn().cpu_users, cpus, test.placement))
 
 
 def shown(test: Test) -> str:
@@ -299,6 +301,23 @@ def of_trials(path: Path) -> Iterator[str]:
         steps = background.captures(File("/run/sm"), File("/run/sm/logs"), path, "t", 5)
         yield from ("captures", *in_words(steps))
     assert background.captures(File("/r"), File("/l"), path, "t", None) == ()
+    steps = assembly.build(path)
+    yield line("steps", Counter(type(step).__name__ for step in steps))
+    within = [step for step in steps if isinstance(step, Spawn) and step.within]
+    yield line("  limited", [[step.name, *step.within] for step in within])
+    rps = [step for step in steps if isinstance(step, Write) and step.path.endswith("rps_cpus")]
+    yield from ("  spread", *in_words(tuple(rps)))
+    yield line("  of the machine", [s.at.host for s in steps if isinstance(s, Reserve)])
+    waits = [step for step in assembly.join(path) if isinstance(step, Wait)]
+    yield line("  joined", [[step.why, step.check.argv[-1], step.check.at.host] for step in waits])
+    made = assembly.start_switches(path)[: len(path.uplinks) * 8]
+    yield from ("  cables", *(in_words(made) if path.uplinks else ()))
+    undone = [step for step in steps if isinstance(step, Run) and step.undo]
+    folders = [step for step in undone if step.argv[0] == "mkdir" and step.at.host != HOST.host]
+    yield from ("  folders", *in_words(tuple(folders)))
+    for switch in path.switches:
+        asked = [(one.argv, one.at.host) for one in (*switch.asks, *switch.counters)]
+        yield line(f"  asked at {switch.id}", asked)
 
 
 ROOMS: Mapping[str, Callable[[Path], Iterator[str]]] = {
