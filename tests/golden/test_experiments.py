@@ -212,8 +212,10 @@ def test_the_points_of_records(golden: Golden, tmp_path: Path) -> None:
             for quick in (False, True):
                 found = points_by_tests(one, records, quick=quick)
                 lines += [f"# {name} {way}, quick {quick}", *matched(found)]
-        large = [with_cores(records[0], cores, tmp_path / name) for cores in (4, 64)]
-        lines += [f"# {name} on hosts of 4 and 64", *matched(points_by_tests(one, large))]
+        for each in (4, 64):
+            large = [with_cores(record, each, tmp_path / name) for record in records]
+            found = points_by_tests(one, [*records[:1], *large])
+            lines += [f"# {name} on a host of {each}", *matched(found)]
     golden("experiments/records.txt", "\n".join([*lines, ""]))
 
 

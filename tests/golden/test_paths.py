@@ -29,14 +29,15 @@ from switchmark.model.plan import HOST, Node, Plan, Reserve, Run, Spawn, Wait, W
 from switchmark.model.record import TrialSpec
 from switchmark.model.test import AXES, Test
 from switchmark.model.topology import Between, Findings, HandedNic
-from switchmark.model.version import Version
+from switchmark.model.version import Image, Version
 from switchmark.path import assembly, background, cables, orders, ways
 from switchmark.path.choosing import AUTO, candidates, with_engines
-from switchmark.path.hosts import mac_of_uplink
+from switchmark.path.hosts import home_of, hosts_of, mac_of_uplink
 from switchmark.path.path import Path, awaits_switch, shares_path
 from switchmark.path.placement import POLICIES, CpuUser, Placement, place, unpinned_only
 from switchmark.path.resolving import resolve, turned_to, unknown_names
 from switchmark.runs.script import describe
+from switchmark.switches.base import Counters
 
 Golden = Callable[[str, str], None]
 
@@ -74,6 +75,20 @@ CASES: Mapping[str, dict[str, Any]] = {
     "many macs": {**DPDK, "flows": 70_000, "flows_by": "mac", "pairs": 2, "queues": 2},
     "many ports": {"flows": 60_000, "flow_order": "random", "dimension": "latency", "rate": "1k"},
     "a tunnel": {"encapsulation": "vxlan", "frame_size": 200, "flows": 2, "ip_version": "6"},
+    "round trips in a tunnel": {
+        "encapsulation": "vxlan",
+        "frame_size": 200,
+        "dimension": "latency",
+        "rate": "1k",
+        "flows": 3,
+        "flows_by": "ip",
+    },
+    "together on the host": {
+        "placement": "shared-process",
+        "environment": "host",
+        "switch_environment": "host",
+    },
+    "an image": {"switch": "ovs@docker:mine:1", "event": "restart", "rate": "1k"},
     "a tag of IPv6": {"vlan": 9, "ip_version": "6", "frame_size": 100, "dimension": "latency"},
     "long frames": {"frame_size": 9000, "burst": 256, "arrivals": "poisson", "rate": "10k"},
     "no stamps": {"touch": "none", "stamps": "device"},
@@ -121,6 +136,20 @@ FOUND: Mapping[str, Findings] = {
             ("local", "l2fwd"): Version("1.2", program="/opt/l2fwd"),
             ("local", "ovs-dpdk"): Version("3.4", program="/opt/ovs-vswitchd"),
         },
+    ),
+    "an image": Findings(
+        programs={
+            ("local", "ovs@docker:mine:1"): Version(
+                "7",
+                program="/x/ovs-vswitchd",
+                image=Image(
+                    *("docker", "mine:1", "sha256:1"),
+                    env={"PATH": "/p:/q", "A": "${b} c"},
+                    programs={"ovs-vswitchd": "/x/ovs-vswitchd", "ovsdb-server": "ovsdb-server"},
+                ),
+            )
+        },
+        modes={"docker": "daemon at unix:///var/run/docker.sock, cgroup v2"},
     ),
     "an upgrade": Findings(programs={("local", "ovs-dpdk@/opt/ovs"): Version("9.9", "m")}),
 }
@@ -184,7 +213,7 @@ def line(name: str, value: Any) -> str:
 
 
 def in_words(plan: Plan) -> list[str]:
-    return [f"  {step}" for step in describe(plan, inside)]
+    return [f"  {row}" for step in describe(plan, inside) for row in step.splitlines()]
 
 
 def refused(work: Callable[[], Any]) -> Any:
@@ -310,6 +339,8 @@ def of_trials(path: Path) -> Iterator[str]:
     yield line("  of the machine", [s.at.host for s in steps if isinstance(s, Reserve)])
     waits = [step for step in assembly.join(path) if isinstance(step, Wait)]
     yield line("  joined", [[step.why, step.check.argv[-1], step.check.at.host] for step in waits])
+    images = [one for one in assembly.create_nodes(path) if path.wiring.version.image]
+    yield from ("  image", *in_words(tuple(images)))
     made = assembly.start_switches(path)[: len(path.uplinks) * 8]
     yield from ("  cables", *(in_words(made) if path.uplinks else ()))
     undone = [step for step in steps if isinstance(step, Run) and step.undo]
@@ -318,6 +349,7 @@ def of_trials(path: Path) -> Iterator[str]:
     for switch in path.switches:
         asked = [(one.argv, one.at.host) for one in (*switch.asks, *switch.counters)]
         yield line(f"  asked at {switch.id}", asked)
+        assert switch.parse(()) == Counters()
 
 
 ROOMS: Mapping[str, Callable[[Path], Iterator[str]]] = {
@@ -539,6 +571,11 @@ DRAWN: tuple[dict[str, Any], ...] = (
     {"scenario": "loopback", "switch": "vpp", "semantics": "routed", "function": "testpmd"},
     {"scenario": "loopback", "switch": "ip-forward", "function": "testpmd"},
     {"scenario": "loopback", "switch": "null", "engine": "null"},
+    *(
+        {"scenario": "loopback", "switch": switch, "function": name, "function_semantics": "mac"}
+        for name in ("testpmd", "traffic")
+        for switch in ("ip-forward", "linux-bridge", "vpp", "ovs")
+    ),
     {"scenario": "loopback", "switch": "vxlan"},
     {"scenario": "loopback", "semantics": "static"},
     {"semantics": "static"},
@@ -566,7 +603,8 @@ def test_the_paths_that_cannot_be_drawn(golden: Golden) -> None:
         if isinstance(found, Path):
             wiring = found.wiring
             found = [wiring.kind.value, wiring.semantics.value, found.steering, found.refusal]
-        lines.append(f"{axes}: {found}")
+        hosts = [refused(partial(each, Test(**axes))) for each in (hosts_of, home_of)]
+        lines.append(f"{axes}: {found}, hosts {hosts}")
     golden("paths/drawn.txt", "\n".join([*lines, ""]))
 
 
