@@ -18,7 +18,7 @@ from recorded import fresh
 from switchmark.campaign import run as running
 from switchmark.campaign.duration import expected_s
 from switchmark.campaign.expand import run_order
-from switchmark.campaign.load import Campaign, from_options, parse
+from switchmark.campaign.load import Campaign, dump, from_options, load, parse
 from switchmark.campaign.rounds import HERE, Item
 from switchmark.campaign.run import Rounds, Visited, resumable, saturated
 from switchmark.campaign.store import RunFolder
@@ -313,3 +313,34 @@ def test_the_settings_that_are_tried(golden: Golden) -> None:
         compared = to_compare(campaign, records, lambda record: record.number * 37 % 11)
         lines += [f"  compared in {compared.name}: {shown(test)}" for test in compared.tests]
     golden("campaigns/settings.txt", "\n".join([*lines, ""]))
+
+
+FILES: Mapping[str, str] = {
+    "lists": "loads: [0.9, 50%]\nsearch: latency-at-load\nframe-size: [64, 128..64..256]\n",
+    "a list in one word": "loads: 0.9,50%\nsearch: latency-at-load\nrepeat: 2\n",
+    "names": "name: my.run\nswitch: [vpp, linux-bridge]\nvlan: [null, 5]\nseed: 3\n",
+    "compared once": "switch: [ovs, linux-bridge]\nrepeat: 1\nduration: 5s\n",
+    "compared for a time": "switch: [ovs, linux-bridge]\nduration: 5s\n",
+    "compared apart": "switch: [ovs, linux-bridge]\nhosts: far\n",
+    "compared searches": "switch: [ovs, linux-bridge]\nsearch: [ndr, max]\n",
+    "blocks": SEVERAL,
+    "blocks of switches": "tests:\n- {switch: ovs}\n- {switch: vpp, repeat: 2}\nburst: 8\n",
+}
+
+
+def test_the_tests_of_files(golden: Golden, tmp_path: Path) -> None:
+    """A file that is written of a campaign has the same tests."""
+    lines = []
+    for name, text in FILES.items():
+        (tmp_path / "a file.yaml").write_text(text)
+        for options, in_turn in (({}, True), ({"burst": "4", "seed": "8"}, False)):
+            file = tmp_path / "a file.yaml"
+            found = load(file, options, lambda test: [], in_turn=in_turn)
+            lines.append(f"# {name}, {options}: {found.name}, seed {found.seed}")
+            lines += [f"  {shown(test)}" for test in found.tests]
+            file = tmp_path / "written.yaml"
+            file.write_text(dump(found))
+            assert load(file, {}, lambda test: []) == found
+        written = dump(found).splitlines()
+        lines += [f"  | {row}" for row in written if name == "blocks" or row.startswith("-")]
+    golden("campaigns/files.txt", "\n".join([*lines, ""]))

@@ -43,6 +43,7 @@ from switchmark.metrics.repeats import FIGURES, Figure, Repeats, figure_of_goal,
 from switchmark.metrics.studentized import range_odds, range_quantile, t_quantile
 from switchmark.model.cable import Calibration
 from switchmark.model.record import Record, TrialResult
+from switchmark.model.search import OneSearch
 
 Golden = Callable[[str, str], None]
 
@@ -439,6 +440,38 @@ def test_the_studentized_range(golden: Golden) -> None:
     golden("figures/studentized.txt", "\n".join([*lines, ""]))
 
 
+def searched_again(record: Record, repeats: Sequence[OneSearch]) -> Iterator[str]:
+    """Yield the figures of a record whose search was repeated: its trials are those of each repeat,
+    whose number of trials is its own."""
+    assert record.search is not None
+    results = tuple(
+        one.model_copy(update={"trials": one.trials + number, "r_plus_pps": 1e6 * number})
+        for number, one in enumerate(repeats, 1)
+    )
+    trials = tuple(
+        trial.model_copy(
+            update={
+                "spec": trial.spec.model_copy(update={"repeat": number}),
+                "rx_frames": trial.rx_frames - number,
+            }
+        )
+        for number in range(len(results), 0, -1)
+        for trial in record.trials
+    )
+    search = record.search.model_copy(update={"results": results})
+    again = record.model_copy(update={"search": search, "trials": trials})
+    yield summed("  each", searched.searches_of(again))
+    for goal in repeats[0].goals:
+        found = searched.values_of_goal(again, goal.goal)
+        lowest = [dataclasses.replace(one, at_least=n == 2) for n, one in enumerate(found * 5)]
+        yield summed(
+            *(f"  {goal.goal}",),
+            [found, searched.search_values(again, goal.goal), searched.values_interval(found * 5)],
+        )
+        yield summed("    bounds", [searched.values_interval(lowest), searched.is_bound(goal)])
+        yield summed("    precision", [searched.precision_of(goal)])
+
+
 def test_goals_of_repeated_searches(golden: Golden) -> None:
     lines = []
     for record in records():
@@ -465,6 +498,7 @@ def test_goals_of_repeated_searches(golden: Golden) -> None:
         for count in (1, 2, 3, 4):
             goals = searched.goals_of(scaled[:count], {g.goal: record.trials for g in one.goals})
             lines.append(summed(f"{record.test.search}, {count} searches", goals))
+        lines += searched_again(record, scaled)
     golden("figures/searched.txt", "\n".join([*lines, ""]))
 
 

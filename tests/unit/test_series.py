@@ -89,6 +89,16 @@ def test_an_interval_without_frames_has_no_latency() -> None:
     assert columns["p50_ns"] == columns["max_ns"] == (None,)
 
 
+@pytest.mark.parametrize("name", ["sent", "arrived", "received", "latency", "highest"])
+def test_tasks_have_counted_the_same_intervals(name: str) -> None:
+    """The last interval of one is no interval of the others, so none of it can be added."""
+    sender, receiver = sending(2), {"received": counts(2)}
+    behind = sender["sent"] if name == "sent" else receiver["received"]
+    behind[name] = behind[name][:1]
+    with pytest.raises(ValueError, match="is (longer|shorter) than"):
+        columns_of([sending(2), sender, receiver, {"received": counts(2)}], copies=1, counted=True)
+
+
 def test_pages_are_joined() -> None:
     one = columns_of([sending(2), {"received": counts(2)}], copies=1, counted=True)
     assert joined([one, one])["offered"] == (2000,) * 4
