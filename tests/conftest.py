@@ -46,10 +46,12 @@ BUDGET_S = {
 """The time in seconds that each folder may take on two cores. It is printed, not asserted."""
 
 LONGEST = (
-    *("test_containers.py", "test_bypass.py", "test_labs.py", "test_truth.py"),
-    *("test_host_as_it_was.py", "test_bypass_failures.py", "test_turns.py", "test_vm.py"),
+    *("test_labs.py", "test_real_frames.py", "test_containers.py", "test_turns.py"),
+    *("test_command.py", "test_c_units.py", "test_bypass_failures.py", "test_truth.py"),
+    *("test_bypass.py", "test_axes.py", "test_vm.py", "test_images.py"),
+    *("test_traffic_protocol.py", "test_chains.py"),
 )
-"""Files whose tests take more than a minute together."""
+"""Files whose tests take half a minute together, the longest first."""
 
 Status = tuple[str, str, str | tuple[str, Mapping[str, bool]]]
 
