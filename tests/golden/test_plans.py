@@ -376,7 +376,9 @@ def test_the_events_of_a_switch_have_plans(switch: str, golden: Golden) -> None:
     golden(f"events/{switch}.txt", _OURS.sub(r"\1", text))
 
 
-NO_PLANS = "campaigns changes counts figures gates matrix outcomes searches tables words".split()
+NO_PLANS = (
+    "campaigns changes counts figures gates matrix outcomes searches tables trials words".split()
+)
 """The folders of the texts of other tests."""
 
 

@@ -50,7 +50,7 @@ def other(lock: Path) -> Iterator[subprocess.Popen[str]]:
         it.kill()
 
 
-def test_a_holder_is_told_of_and_waited_for(other: subprocess.Popen[str]) -> None:
+def test_a_holder_is_told_of_and_waited_for(lock: Path, other: subprocess.Popen[str]) -> None:
     messages = []
 
     def release(holder: str) -> None:
@@ -61,6 +61,7 @@ def test_a_holder_is_told_of_and_waited_for(other: subprocess.Popen[str]) -> Non
     with measuring_alone("me", waiting=release):
         holder = f"; process {other.pid} of user {os.geteuid()}"
         assert messages == [f"the other[31m one{holder}"]  # nothing that a terminal would obey
+        assert lock.read_text() == "me"  # the other one has taken its words back before
 
 
 def test_a_killed_holder_holds_nothing(other: subprocess.Popen[str]) -> None:
