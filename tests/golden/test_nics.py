@@ -11,8 +11,11 @@ from switchmark.environments import inside
 from switchmark.errors import SwitchmarkError
 from switchmark.hosts.base import Completed
 from switchmark.hosts.recording import RecordingHost
+from switchmark.lab.running import find_nics, lend_nics
 from switchmark.model.plan import Plan
-from switchmark.model.topology import Port, Semantics
+from switchmark.model.test import Test
+from switchmark.model.topology import Between, Findings, HandedNic, Port, Semantics
+from switchmark.path.resolving import resolve
 from switchmark.runs.nics import lend, numa_nodes, spread
 from switchmark.runs.pci import UIO, VFIO, Device, bind, find_device, hand_over
 from switchmark.runs.script import describe
@@ -207,3 +210,34 @@ def test_nics_are_on_numa_nodes() -> None:
     ports = [port("eth1", "eth2"), port(None, None), port("eth3", A), port(B, None)]
     assert numa_nodes(host, ports) == {"eth1": 1, "eth3": 0, A: 2}
     assert numa_nodes(host, [port(None, None)]) == {}
+
+
+PAST_KERNEL = Between(
+    cables=(("eth1", "eth7"),),
+    handed={("left", "eth1"): HandedNic(A, ""), ("right", "eth7"): HandedNic(B, UIO)},
+)
+_PCI = {"switch": "testpmd", "engine": "dpdk", "scenario": "p2v", "nic": "a0=03:00.0:03:00.1"}
+_REMOTE = {"switch": "ovs-dpdk", "engine": "dpdk", "locality": "remote", "hosts": "left,right"}
+PATHS: Mapping[str, tuple[dict[str, Any], Findings]] = {
+    "both ends of a cable": (_PCI, Findings()),
+    "both ends of a cable by another driver": ({**_PCI, "driver": UIO}, Findings()),
+    "without hugepages": ({**_PCI, "memory": "no-huge", "driver": UIO}, Findings()),
+    "a cable between hosts": (_REMOTE, Findings(between=PAST_KERNEL)),
+}
+
+
+def test_the_nics_of_a_path_are_found_and_lent(golden: Golden) -> None:
+    text: list[str] = []
+    for name, (axes, found) in PATHS.items():
+        hosts = {host: Machine() for host in ("local", "left", "right")}
+        for host, machine in hosts.items():
+            machine.name = host
+        path = resolve(Test(**axes), prefix="sm0000", run_dir="/run/x", found=found)
+        nics = find_nics(lambda node, hosts=hosts: hosts[node.host], path)
+        text += [f"# {name}", *(f"{end}: {device}" for end, device in nics.items())]
+        try:
+            plan = lend_nics(lambda node, hosts=hosts: hosts[node.host], path, nics)
+            text += [*describe(plan, inside), ""]
+        except SwitchmarkError as error:
+            text += [f"{type(error).__name__}: {error.message}", f"hint: {error.hint}", ""]
+    golden("nics-of-a-path.txt", "\n".join(text))
