@@ -89,7 +89,7 @@ def test_a_host_with_everything_is_asked_once_for_tests_of_one_path(asked: Asked
     assert asked.options == ["the hosts", {"keep_missing": True}]
     assert here(Test()) is True
     assert asked.text == WHOLE
-    assert here(Test(rate="1k", duration=5, search="ndr", flows=3)) is True
+    assert here(Test(rate="1k", duration=5, search="ndr")) is True
     assert asked.text == WHOLE
     assert here(Test(frame_size=1518)) is True
     assert asked.text[len(WHOLE)] == "locate linux-bridge 1518 max 10.0"
