@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -313,8 +314,8 @@ def test_ports_are_opened_and_opened_again(golden: Golden) -> None:
     for name, axes in OPENED.items():
         made = Course(axes)
         made.trials.open(
-            join=lambda text=made.text: text.append("join"),
-            settle=lambda text=made.text: text.append("settle"),
+            join=partial(made.text.append, "join"),
+            settle=partial(made.text.append, "settle"),
         )
         for changes in ({"rate": "2k"}, {"frame_size": 1518}, {}):
             made.text.append(f"turn to {changes}")

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +29,7 @@ from switchmark.model.plan import Plan, Spawn
 from switchmark.model.record import GateResult, Record, TrialResult, TrialSpec
 from switchmark.model.test import Test
 from switchmark.model.visit import Visit
+from switchmark.path.background import noise_of
 from switchmark.path.path import Path as Resolved
 from switchmark.path.placement import place
 from switchmark.path.resolving import resolve
@@ -180,6 +182,10 @@ class Site:
             alive=lambda when: self.tell(f"alive {when}?", "alive"),
         )
 
+    def count(self, host: object) -> str:
+        self.tell("count")
+        return "counters"
+
     def measure(self, spec: TrialSpec) -> TrialResult:
         self.tell(f"trial of {spec.duration_s:g} s after {spec.warmup_s:g} s", "trial")
         return TRIAL.model_copy(update={"spec": spec})
@@ -238,7 +244,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setattr(measure, "repeat_search", made.search)
     monkeypatch.setattr(measure, "read_cpus", lambda host: CPUS)
     monkeypatch.setattr(measure, "tool_program", lambda: "the tool")
-    monkeypatch.setattr(measure, "probe_counters", lambda host: made.tell("count") or "counters")
+    monkeypatch.setattr(measure, "probe_counters", made.count)
     monkeypatch.setattr(measure, "captures", captures)
     with clock.replaced_by(Seconds()):
         yield made
@@ -266,7 +272,7 @@ def opened(site: Site, **options: Any) -> Iterator[Lab]:
 
 def visited(site: Site, lab: Lab, test: Test, **options: Any) -> None:
     """Visit a lab, and tell what its record says."""
-    watching = {
+    watching: dict[str, Any] = {
         "on_trial": lambda trial: site.tell(f"new trial, round {trial.round}"),
         "on_intervals": lambda spec, intervals: site.tell(f"intervals of {spec.rate_pps}"),
     }
@@ -398,7 +404,7 @@ def test_background_load_and_refused_undos(site: Site, golden: Golden) -> None:
         site.text.append(f"# background load, dead: {dead}")
         with opened(site) as lab:
             names: list[str] = []
-            load = measure.noise_of(site.draw(site.locate(noisy), site.workspace, None), CPUS)
+            load = noise_of(site.draw(site.locate(noisy), site.workspace, None), CPUS)
             names += [step.name for step in load if isinstance(step, Spawn)]
             site.dead = {*names} if dead else set()
             visited(site, lab, noisy)
@@ -414,6 +420,10 @@ def test_background_load_and_refused_undos(site: Site, golden: Golden) -> None:
     golden("visits/loaded.txt", "\n".join([*site.text, ""]))
 
 
+def are(count: int, trials: Sequence[TrialResult]) -> bool:
+    return len(trials) == count
+
+
 def test_trials_on_a_cable(site: Site, golden: Golden) -> None:
     spec = TrialSpec(rate_pps=None, duration_s=0.4, warmup_s=0.1)
     placement = site.draw(site.locate(OTHER), site.workspace, None).placement
@@ -426,5 +436,5 @@ def test_trials_on_a_cable(site: Site, golden: Golden) -> None:
             assert [trial.spec for trial in found] == [spec] * count
         site.fails["trial"] = 2, LOST
         with pytest.raises(TrialFailed):
-            lab._without_switch(Test(noise="cpu:2"), seats, spec, lambda trials: len(trials) == 3)
+            lab._without_switch(Test(noise="cpu:2"), seats, spec, partial(are, 3))
     golden("visits/cables.txt", "\n".join([*site.text, ""]))
