@@ -133,7 +133,7 @@ def found(
     spec, stolen = host.pop("spec", SPEC), host.pop("stolen", 0.0)
     try:
         trial = with_path.result(spec, SECOND // 2, reports, counters, used, stolen, load, SERIES)
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, LookupError, StopIteration, TypeError, ValueError) as error:
         return {"error": f"refused by {type(error).__name__}"}
     return flat(trial.model_dump(mode="json"))
 
@@ -214,3 +214,36 @@ def test_the_effect_of_latencies(golden: Golden) -> None:
                 other = found(with_path, changed(reports, way), counters)
                 lines.append(f"{'.'.join(map(str, way))}: {apart(base, other)}")
     golden("outcomes/latencies.txt", "\n".join([*lines, ""]))
+
+
+def lists(value: Any, *way: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield the ways to the lists within a value."""
+    if isinstance(value, list):
+        yield way
+    if isinstance(value, (dict, list)):
+        for name, one in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from lists(one, *way, name)
+
+
+def test_lists_of_another_length(golden: Golden) -> None:
+    """A program that reports fewer or more than it has is refused."""
+    lines = []
+    for name, axes in CASES.items():
+        with_path, reports, counters = drawn(axes)
+        base = found(with_path, reports, counters)
+        lines.append(f"# {name}")
+        for way in lists(reports):
+            if len(way) > 3 and name not in EVERY:
+                continue  # as those of the other cases
+            for longer in (False, True):
+                other = copy.deepcopy(reports)
+                within: Any = other
+                for step in way:
+                    within = within[step]
+                if longer and within:
+                    within.append(copy.deepcopy(within[-1]))
+                elif within:
+                    within.pop()
+                told = apart(base, found(with_path, other, counters))
+                lines.append(f"{'.'.join(map(str, way))}{' and one' * longer}: {told}")
+    golden("outcomes/lists.txt", "\n".join([*lines, ""]))
