@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from switchmark.errors import TrialFailed
+from switchmark.cli.arguments import Measuring
+from switchmark.cli.running import checked_options
+from switchmark.errors import TrialFailed, UsageError
 from switchmark.lab.cable import Basis
 from switchmark.lab.calibration import Calibrations, Mode
 from switchmark.model.cable import Calibration, NoCalibration
@@ -322,3 +324,15 @@ def test_a_trial_of_something_else_is_not_counted(
     before = bench.of()
     bench.kept.learn(drawn(**axes), bench.trial(spec, 150, doubts))
     assert bench.of() == before
+
+
+@pytest.mark.parametrize(
+    ("option", "choices"), [("calibrate", "auto, never, again"), ("gate", "refuse, doubt, off")]
+)
+def test_an_unknown_choice_is_refused_with_those_there_are(option: str, choices: str) -> None:
+    for choice in choices.split(", "):
+        _, options = checked_options(Measuring(**{option: choice}))
+        assert options[option] == choice
+    with pytest.raises(UsageError) as refused:
+        checked_options(Measuring(**{option: "seldom"}))
+    assert refused.value.message == f"--{option} takes {choices}, not 'seldom'"
