@@ -6,11 +6,12 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from switchmark.errors import CommandFailed
+from switchmark.hosts.hosts import Hosts
 from switchmark.hosts.recording import RecordingHost
 from switchmark.lab import verifying
 from switchmark.lab.verifying import Outcome, Place
@@ -101,8 +102,10 @@ class Labs:
     def __init__(self, *records: Record) -> None:
         self.records, self.ran, self.folders = list(records), 0, set[Path]()
 
-    def __call__(self, folder: Path, **options: Any) -> Labs:
+    def __call__(self, folder: Path, *, hosts: Hosts) -> Labs:
+        assert folder.is_dir()
         self.folders.add(folder)
+        self.hosts = hosts
         return self
 
     def __enter__(self) -> Labs:
@@ -126,9 +129,18 @@ def test_a_test_has_several_attempts_and_leaves_no_file(monkeypatch: pytest.Monk
     labs = Labs(faulty, right, faulty, faulty, faulty, refused)
     monkeypatch.setattr(verifying, "Lab", labs)
     tests = dict.fromkeys(("a", "b", "c"), Test())
-    found = list(verifying.outcomes(tests, Place()))
-    assert [outcome.fault is None for outcome in found] == [True, False, False]
-    assert found[2].fault == "no"
+    place = Place("far", RecordingHost(name="far"))
+    found = list(verifying.outcomes(tests, place))
+    assert labs.hosts["far"] is place.host
+    version = " ".join(filter(None, (faulty.switch_version, faulty.switch_mode)))
+    assert version
+    fault = verifying.fault_of(faulty)
+    assert fault
+    assert found == [
+        Outcome("a", None, version, faulty.switch_mode),
+        Outcome("b", fault, version, faulty.switch_mode),
+        Outcome("c", "no", version, faulty.switch_mode),
+    ]
     assert labs.ran == 6, "what is refused is not tried again"
     (folder,) = labs.folders
     assert not folder.exists()
