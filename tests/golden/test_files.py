@@ -10,6 +10,7 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from types import SimpleNamespace
@@ -234,7 +235,7 @@ def test_folders_that_are_not_those_of_a_run(
     text = watched.text
     for name in ("sm0001", "sm00011", "xsm0001", "sm000g"):
         (tmp_path / name).mkdir()
-        told(text, f"remove {name}", lambda name=name: remove_folder(tmp_path / name))
+        told(text, f"remove {name}", partial(remove_folder, tmp_path / name))
     mounts = [tmp_path / "sm0002", tmp_path / "sm0002/a"]
     monkeypatch.setattr(workspace, "mounts_below", lambda folder: mounts)
     told(text, "remove what is mounted", lambda: remove_folder(tmp_path / "sm0002"))
@@ -261,7 +262,7 @@ def test_lines_are_appended_and_read(watched: Watched, golden: Golden, tmp_path:
     for content in (b"", b"a\nb\n", b"a\nb", b"\n", b"torn"):
         path.write_bytes(content)
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
-        told(text, f"{content!r}", lambda fd=descriptor: [*map(bytes.decode, whole_lines(fd))])
+        told(text, f"{content!r}", partial(whole_lines, descriptor))
         append_line(descriptor, "c")
         text.append(repr(path.read_bytes()))
         os.close(descriptor)

@@ -430,9 +430,7 @@ def test_trials_on_a_cable(site: Site, golden: Golden) -> None:
     seats = replace(placement, policy="none", doubts=())
     with opened(site) as lab:
         for count in (1, 3):
-            found = lab._without_switch(
-                PLAIN, seats, spec, lambda trials, n=count: len(trials) == n
-            )
+            found = lab._without_switch(PLAIN, seats, spec, partial(are, count))
             assert [trial.spec for trial in found] == [spec] * count
         site.fails["trial"] = 2, LOST
         with pytest.raises(TrialFailed):

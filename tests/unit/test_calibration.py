@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -330,9 +331,10 @@ def test_a_trial_of_something_else_is_not_counted(
     ("option", "choices"), [("calibrate", "auto, never, again"), ("gate", "refuse, doubt, off")]
 )
 def test_an_unknown_choice_is_refused_with_those_there_are(option: str, choices: str) -> None:
+    measuring: Any = partial(replace, Measuring())
     for choice in choices.split(", "):
-        _, options = checked_options(Measuring(**{option: choice}))
+        _, options = checked_options(measuring(**{option: choice}))
         assert options[option] == choice
     with pytest.raises(UsageError) as refused:
-        checked_options(Measuring(**{option: "seldom"}))
+        checked_options(measuring(**{option: "seldom"}))
     assert refused.value.message == f"--{option} takes {choices}, not 'seldom'"
