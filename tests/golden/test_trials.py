@@ -52,7 +52,7 @@ class Pausing(Clock):
         return self.now_ns
 
     def sleep(self, seconds: float) -> None:
-        self.text.append(f"pause of {seconds:g} s")
+        self.text.append(f"pause of {seconds!r} s")
         self.now_ns += round(seconds * SECOND)
 
 

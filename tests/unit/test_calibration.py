@@ -194,10 +194,12 @@ def test_what_a_busy_host_did_is_not_kept_for_others(tmp_path: Path) -> None:
     assert len(bench.asked) == 2
 
 
-@pytest.mark.parametrize(("later_s", "measurements"), [(3000, 1), (4000, 2), (-10, 2)])
+@pytest.mark.parametrize(("later_s", "measurements"), [(0, 1), (3599, 1), (3600, 2), (-1, 2)])
+@pytest.mark.parametrize("now", [0, 1_790_000_000])
 def test_what_is_not_of_late_is_measured_anew(
-    bench: Bench, later_s: int, measurements: int
+    bench: Bench, later_s: int, measurements: int, now: int
 ) -> None:
+    bench.now = now
     bench.of()
     bench.now += later_s
     bench.begin()

@@ -71,7 +71,9 @@ def test_what_kernels_count_is_read_once_before_and_once_behind(tmp_path: Path) 
     assert set(cost.softirq.cpus) == {"0"}
 
 
-@pytest.mark.parametrize(("elapsed_s", "waited"), [(0.001, 0.0), (0.1, 0.3)])
+@pytest.mark.parametrize(
+    ("elapsed_s", "waited"), [(0.001, 0.0), (0.0499, 0.0), (0.05, 0.3), (0.1, 0.3)]
+)
 def test_waiting_time_counts_where_ticks_resolve_it(elapsed_s: float, waited: float) -> None:
     def counts(at_s: float) -> KernelCounts:
         times = SoftirqTimes(at_s, {}, {}, {}, {})

@@ -18,6 +18,7 @@ from switchmark.hosts.recording import RecordingHost, RecordingProcess
 from switchmark.lab.profile import (
     GROUPS,
     Profiler,
+    Sample,
     group_of,
     parse_report,
     probe,
@@ -77,6 +78,18 @@ def test_shares_are_of_the_time_at_work() -> None:
     assert totals.groups["user_copy"] == pytest.approx(101 / 664)
     assert list(totals.symbols) == ["_copy_to_iter", "do_sched_yield", "finish_task_switch"]
     assert shares([]).groups == {}
+
+
+def test_the_functions_of_a_profile_are_the_forty_that_took_most() -> None:
+    rows = [Sample(100 + number, 1, 0, 7, f"f{number}", "other") for number in range(50)]
+    rare = Sample(6, 1, 0, 7, "rare", "other")
+    found = shares([*rows, rare], ("switch",))
+    assert list(found.symbols) == [f"f{number}" for number in range(49, 9, -1)]
+    assert (found.samples, found.roles) == (51, ("switch",))
+    for period, told in ((9_990, True), (9_991, False)):  # a thousandth, and less
+        least = Sample(10, 1, 0, 7, "least", "other")
+        found = shares([Sample(period, 1, 0, 7, "most", "other"), least])
+        assert ("least" in found.symbols) is told
 
 
 NAMED = {

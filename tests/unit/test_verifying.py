@@ -202,9 +202,11 @@ MODELS = ("igb", "e1000e", "igb", "")
 
 @pytest.mark.parametrize("virtual", [False, True])
 def test_a_place_says_on_what_it_verifies(virtual: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verifying, "host_facts", lambda host: {**FACTS, "virtual": virtual})
+    host = RecordingHost()
+    facts = {host: {**FACTS, "virtual": virtual}}
+    monkeypatch.setattr(verifying, "host_facts", facts.__getitem__)
     words = "Linux 6.1.0, Debian 12, 2 CPUs of Xeon" + ", virtual" * virtual
-    assert Place(host=RecordingHost()).words == words
+    assert Place(host=host).words == words
 
 
 def test_a_place_in_a_machine_names_its_emulator_and_its_nics(
