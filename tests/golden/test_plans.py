@@ -377,7 +377,17 @@ def test_the_events_of_a_switch_have_plans(switch: str, golden: Golden) -> None:
 
 
 NO_PLANS = (
-    *("campaigns", "changes", "counts", "figures", "gates", "matrix", "outcomes", "searches"),
+    *(
+        "campaigns",
+        "changes",
+        "costs",
+        "counts",
+        "figures",
+        "gates",
+        "matrix",
+        "outcomes",
+        "searches",
+    ),
     *("tables", "trials", "visits", "words"),
 )
 """The folders of the texts of other tests."""
