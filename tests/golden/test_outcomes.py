@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -247,3 +248,52 @@ def test_lists_of_another_length(golden: Golden) -> None:
                 told = apart(base, found(with_path, other, counters))
                 lines.append(f"{'.'.join(map(str, way))}{' and one' * longer}: {told}")
     golden("outcomes/lists.txt", "\n".join([*lines, ""]))
+
+
+def test_the_doubts_of_a_trial(golden: Golden) -> None:
+    """Each bound is reached, and exceeded by one."""
+    lines = []
+
+    def doubts(name: str, with_path: Outcome, reports: list[dict[str, Any]], **host: Any) -> None:
+        trial = found(with_path, reports, PathCounters(), **host)
+        told = {way: trial.get(way) for way in ("doubts", "evidence.unsure_ns", "latency.count")}
+        lines.append(f"{name}: {told}")
+
+    for case in ("a flow", "round trips", "machines"):
+        with_path, reports, _ = drawn(CASES[case])
+        if case == "machines":
+            for task in reports[-1]["tasks"]:
+                task["received"] |= {"latency": histogram(), "ipdv": histogram()}
+        for stolen in (0.01, 0.010001):
+            doubts(f"{case}, {stolen} stolen", with_path, reports, stolen=stolen)
+        for late_ns in (100_000, 100_001):
+            other = copy.deepcopy(reports)
+            other[0]["threads"][0]["started_late_ns"] = late_ns
+            doubts(f"{case}, started {late_ns} ns late", with_path, other)
+        for name in ("foreign", "mixed", "unfollowed", "ties", "stray"):
+            other = copy.deepcopy(reports)
+            for task in other[-1]["tasks"]:
+                task.get("received", {})[name] = 1
+            doubts(f"{case}, {name}", with_path, other)
+        for each in ((5_000_000,), (5_000_001,), (9, 2_500_000, 2_500_000), (2_500_001, 2_500_000)):
+            clocks = {
+                str(number): ClockEvidence(unsure_ns=unsure, round_trip_ns=500, drift_ppm=0.5)
+                for number, unsure in enumerate(each)
+            }
+            doubts(f"{case}, clocks {each}", replace(with_path, clocks=clocks), reports)
+        for duration_s in (0.09, 0.1, 0.5, 0.99, 1.0):
+            spec = SPEC.model_copy(update={"duration_s": duration_s})
+            doubts(f"{case}, {duration_s} s", with_path, reports, spec=spec)
+    for repeat, duration in ((1, 0.5), (2, 0.5), (2, 0.49), (9, 0.1), (10, 0.1), (20, 0.09)):
+        with_path, reports, _ = drawn({"repeat": repeat, "duration": duration})
+        spec = SPEC.model_copy(update={"duration_s": duration})
+        doubts(f"{repeat} of {duration} s", with_path, reports, spec=spec)
+        spec = SPEC.model_copy(update={"duration_s": duration + 0.001})
+        doubts(f"{repeat} of another length", with_path, reports, spec=spec)
+    for share in (0.0, 0.2, 0.2001, 0.5):
+        with_path, reports, _ = drawn({"switch": "testpmd", "engine": "dpdk"})
+        for one in reports:
+            one["threads"][0]["wait_ns"] = -1
+        used = {"switch": (0.5, share)}
+        doubts(f"{share} of a CPU taken", with_path, reports, used=used)
+    golden("outcomes/doubts.txt", "\n".join([*lines, ""]))

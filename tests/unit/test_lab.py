@@ -3,20 +3,23 @@ a path that is up."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from switchmark.errors import TrialFailed
-from switchmark.lab import measure
+from switchmark.lab import measure, running
 from switchmark.lab.measure import Lab
-from switchmark.lab.running import _added, entrances
+from switchmark.lab.running import _added, _counted_by_links, entrances
 from switchmark.model.counters import PortCounters
+from switchmark.model.plan import Run as RunStep
 from switchmark.model.record import GateResult
 from switchmark.model.test import Test
+from switchmark.model.topology import Wiring
 from switchmark.path.resolving import resolve
 from switchmark.switches.base import Counters
 
@@ -215,3 +218,50 @@ def test_the_counters_of_two_instances_are_those_of_one_switch() -> None:
         idle_cycles=None,
         slow_path=7,
     )
+
+
+class Printing:
+    """An executor whose commands print these texts, by the beginning of the command."""
+
+    def __init__(self, **printed: str) -> None:
+        self.printed = printed
+        self.ran: list[str] = []
+
+    def run(self, *steps: RunStep) -> tuple[bytes, ...]:
+        self.ran += [f"{step.argv[0]} at {step.at.name} on {step.at.host}" for step in steps]
+        return tuple(self.printed.get(step.argv[0], "").encode() for step in steps)
+
+
+def counting(monkeypatch: pytest.MonkeyPatch, counted: Mapping[str, PortCounters]) -> None:
+    """Let the interfaces of switches count these frames."""
+
+    def read(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
+        assert outputs == (b"links",)
+        return Counters({port: counted[port] for port in counted if wiring.node.host in port})
+
+    monkeypatch.setattr(running, "kernel_counters", read)
+
+
+def test_ports_that_a_switch_does_not_count_are_counted_by_its_links(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted = {
+        f"{host}:u0": PortCounters(n, n + 1, 0, 0) for n, host in enumerate(("left", "right"))
+    }
+    counting(monkeypatch, counted)
+    remote = resolve(
+        Test(locality="remote", hosts="left,right", switch="ovs"), prefix="sm1a2b", run_dir="/run/x"
+    )
+    executor = Printing(ip="links")
+    ends = {port.id: PortCounters(1, 2, 3, 4) for port, end in remote.ends if end.switch_ifname}
+    found = _counted_by_links(cast(Any, executor), remote, ends)
+    assert found == counted, "only the uplinks are not counted"
+    assert executor.ran == ["ip at sm1a2b-a-sw on left", "ip at sm1a2b-b-sw on right"]
+    executor.ran.clear()
+    known = {**ends, "left:u0": PortCounters(5, 6), "right:u0": PortCounters(7, None)}
+    found = _counted_by_links(cast(Any, executor), remote, known)
+    assert found == {"right:u0": counted["right:u0"]}
+    known["right:u0"] = PortCounters(7, 8)
+    executor.ran.clear()
+    assert _counted_by_links(cast(Any, executor), remote, known) == {}
+    assert executor.ran == []
