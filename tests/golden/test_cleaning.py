@@ -173,6 +173,14 @@ def cleanings(base: Path) -> Iterator[tuple[str, Workspace, dict[str, Any], str,
             yield f"{options}, no journal, refused: {refuses}", run, options, refuses, ""
     for options in ({"dry_run": True}, {}):
         yield f"{options}, forgotten", left(base), {**options, "forget": ("lost", "pod")}, "", ""
+    for refuses in ("", "write /proc/sys/a"):
+        run = Workspace(base)
+        host = RecordingHost(files={"/proc/sys/a": b"0"})
+        host.is_local = True
+        run.leases.take(run.run, host, "/proc/sys/a", b"1")
+        run.leases.close()
+        run.journal.close()
+        yield f"a lease that no journal has, refused: {refuses}", run, {}, refuses, ""
     spoilt = left(base)
     with (spoilt.folder / "journal").open("a") as file:
         file.write("{}\n{\n")
