@@ -41,6 +41,7 @@ CASES: Mapping[str, dict[str, Any]] = {
     "copies of two flows": {"copies": 2, "flows": 2},
     "round trips": {"dimension": "latency", "rate": "1k"},
     "functions of a chain": {"scenario": "loopback", "chain": 2},
+    "frames that are not read": {"touch": "none"},
     "processes together": {"placement": "shared-process"},
     "sockets": {"engine": "udp", "scenario": "v2v"},
     "machines": {"environment": "vm"},

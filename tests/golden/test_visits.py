@@ -311,6 +311,12 @@ def test_tests_that_visit_a_lab(site: Site, golden: Golden) -> None:
         ):
             site.text.append(f"# {name}")
             visited(site, lab, test, then=then, number=3, key="k")
+        site.text.append("# a test on its own")
+        record = lab.run(PLAIN, then=SLOW)
+        site.text += [
+            f"{record.status} {record.number} {record.key!r}",
+            f"up: {lab.up is not None}",
+        ]
         site.text.append("# a calibration")
         lab.calibrate(SLOW)
         site.text.append("# the end")
