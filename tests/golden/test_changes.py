@@ -75,7 +75,7 @@ class Telling(RecordingHost):
         super().__init__(
             {
                 ("env", "A=b", "show"): b"  4\xff2 \n",
-                ("check",): b"one\nready: 42\n",
+                ("check",): b"one\xff\nready: 42\n",
                 ("env", "NODE=sm0000-f0", "cat"): b"before",
                 ("slow",): b"not yet",
                 ("refuse",): Completed(3, b"", b"it is in use"),

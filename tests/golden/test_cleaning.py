@@ -36,7 +36,7 @@ class Telling(RecordingHost):
             {
                 ("ip", "netns", "list"): f"{run}-f0 (id: 1)\nother\n{run}-f1\n".encode(),
                 ("ip", "-j", "link"): f'[{{"ifname":"{run}-v"}},{{"ifname":"eth0"}}]'.encode(),
-                ("find",): f"{group}\n{group}/b\n".encode(),
+                ("find",): f"{group}\n{group}/b\n".encode() + b"/\xff\n",
             },
             name=name,
             files={

@@ -114,6 +114,10 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "perf that does not start": ({}, {"fails": "perf-cpus"}),
     "perf that does not answer": ({}, {"silent": True}),
     "perf that writes nothing": ({}, {"files": {}}),
+    "perf that writes no text": (
+        {},
+        {"files": {"/run/x/perf-threads": b"\xff\nt-11;7;;cycles;\n"}},
+    ),
 }
 PLACES = ("f0", "f1", "a0", "b0", "switch", "f0+f1")
 FILES = {

@@ -187,7 +187,7 @@ def test_what_comes_in_is_spread_over_cpus(golden: Golden) -> None:
         listed = "\n".join((*(f"rx-{number}" for number in queues), "tx-0", "x"))
         host = RecordingHost(
             {
-                ("ls", f"{net}/queues"): listed.encode(),
+                ("ls", f"{net}/queues"): listed.encode() + b"\n\xff",
                 ("ls", f"{net}/device/msi_irqs"): " ".join(map(str, interrupts)).encode(),
             },
             files={f"{net}/queues/rx-{number}/rps_cpus": b"0" for number in rps},

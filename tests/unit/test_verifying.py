@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from switchmark.errors import CommandFailed
+from switchmark.hosts.base import Completed
 from switchmark.hosts.hosts import Hosts
 from switchmark.hosts.recording import RecordingHost
 from switchmark.lab import verifying
@@ -178,6 +179,13 @@ def test_a_nic_that_cannot_be_made_says_why_and_leaves_none() -> None:
     ]
 
 
+def test_a_reason_for_no_nics_need_not_be_text() -> None:
+    host = RecordingHost({("ethtool",): Completed(1, b"", b"\xff!")})
+    reason = "ethtool -K smver1 gro on: \N{REPLACEMENT CHARACTER}!"
+    with pytest.raises(CommandFailed, match=reason), verifying.nics(host):
+        pytest.fail("there are no NICs")
+
+
 def test_the_tests_of_a_place_have_its_host_and_what_its_processor_sustains() -> None:
     class Emulated(RecordingHost):
         emulated = "TCG"
@@ -217,7 +225,7 @@ def test_a_place_in_a_machine_names_its_emulator_and_its_nics(
         emulated = ""
 
     qemu: dict[tuple[str, ...], bytes] = {}
-    qemu["qemu-x", "--version"] = b"QEMU emulator version 10.0.2 (Debian)\nCopyright\n"
+    qemu["qemu-x", "--version"] = b"QEMU emulator version 10.0.2 (Debian)\nCopyright \xff\n"
     nics = {str(number): SimpleNamespace(model=model) for number, model in enumerate(MODELS)}
     monkeypatch.setattr(verifying, "host_facts", lambda host: FACTS)
     monkeypatch.setattr(verifying, "qemu", lambda: "qemu-x")
