@@ -199,7 +199,11 @@ def test_what_a_window_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
             asked.append(arguments)
 
         def __getattr__(self, name: str) -> Any:
-            return lambda *arguments: asked.append((name, *arguments)) or {}
+            def asks(*arguments: Any) -> dict[str, Any]:
+                asked.append((name, *arguments))
+                return {}
+
+            return asks
 
     monkeypatch.setattr(meter, "Profiler", Profiling)
     monkeypatch.setattr(meter, "tool_program", lambda: "tool")

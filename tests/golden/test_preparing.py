@@ -98,7 +98,7 @@ def test_what_is_done_and_undone(name: str, tmp_path: Path, golden: Golden) -> N
     host = RecordedRoot(name, tmp_path / name)
     before, run = host.contents, Run(host, tmp_path / "logs")
     names = ",".join(can_have(host))
-    axes: dict[str, object]
+    axes: Mapping[str, object]
     for axes in ({}, {"placement": "2"}, {"prepare": ALL}):
         host.written.clear()
         text.append(f"# {names}, {axes}")
