@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
 import shutil
 import stat
@@ -140,6 +141,10 @@ def test_the_files_of_a_run(
     for name in ("the first", "another, whose name is taken at first"):
         told(text, f"a run: {name}", lambda: runs.append(Workspace(base)))
     one, other = runs
+    begin = json.loads((one.folder / "journal").read_text().splitlines()[0])
+    assert begin.pop("pid") == os.getpid()
+    assert begin.pop("start") > 0
+    text.append(f"first line {begin}")
     told(text, "an undo", lambda: one.journal.intend(Command(host="local", argv=("a",))))
     told(text, "a journal of a live run", lambda: Journal.reopen(one.folder / "journal") is None)
     told(text, "the end of a run", other.close)

@@ -253,6 +253,7 @@ CASES: Mapping[str, tuple[dict[str, Any], TrialSpec, dict[str, Any]]] = {
         SPEC.model_copy(update={"duration_s": 2, "rate_pps": 500_000}),
         {},
     ),
+    "an event at full speed": ({"duration": 1, **OUTAGE, "event": "port-down"}, FULL, {}),
     "a stepped load": (
         {"duration": 2, **OUTAGE, "rate": "1k", "event": "load:50%@0.5+load:100%@1"},
         SPEC.model_copy(update={"duration_s": 2}),

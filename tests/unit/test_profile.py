@@ -198,6 +198,9 @@ def test_a_sample_takes_what_it_adds_to_the_gaps_of_a_busy_loop() -> None:
         }
     )
     assert sample_ns(host, "traffic", "cpu-clock", 1) == pytest.approx(1.5 * 16_000)
+    for program in host.answers:  # the traffic program fails, with samples or without
+        failing = RecordingHost({**host.answers, program: Completed(1, b"", b"no such CPU")})
+        assert sample_ns(failing, "traffic", "cpu-clock", 1) is None
 
 
 # --- while a trial runs -----------------------------------------------------------------------
