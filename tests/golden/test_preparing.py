@@ -89,7 +89,7 @@ def test_what_would_be_done(name: str, tmp_path: Path, golden: Golden) -> None:
     ):
         text.append(f"# {axes}")
         text += placed(host, Test.model_validate({"prepare": "all", **axes}))
-    golden(f"preparing-{name}.txt", "\n".join([*text, ""]))
+    golden(f"preparing/plan-{name}.txt", "\n".join([*text, ""]))
 
 
 @pytest.mark.parametrize("name", ["amd", "server"])
@@ -112,4 +112,4 @@ def test_what_is_done_and_undone(name: str, tmp_path: Path, golden: Golden) -> N
     text += [f"  write {content} back to {path}" for path, content in host.written]
     assert host.contents == before
     assert run.preparation.restore() == ()
-    golden(f"prepared-{name}.txt", "\n".join([*text, ""]))
+    golden(f"preparing/done-{name}.txt", "\n".join([*text, ""]))

@@ -89,7 +89,7 @@ def test_searches_together(golden: Golden) -> None:
     text: list[str] = []
     for name, searches in SEARCHED.items():
         text += [f"# {name}", *lines_of(_together(searches))]
-    golden("records-searches.txt", "\n".join(text))
+    golden("records/searches.txt", "\n".join(text))
 
 
 def test_searches_are_repeated(golden: Golden) -> None:
@@ -105,7 +105,7 @@ def test_searches_are_repeated(golden: Golden) -> None:
             text += [f"# {name}, {bounds.until_certain}: {len(asked)} trials", str(asked[:3])]
             text += [str(asked[-1]), f"{found.goal}, {found.verdict}, {found.doubts}, "]
             text += [str(sum(one.rx_frames for one in found.trials)), ""]
-    golden("records-repeats.txt", "\n".join(text))
+    golden("records/repeats.txt", "\n".join(text))
 
 
 def test_stored_trials_are_taken_in_order() -> None:
@@ -166,4 +166,4 @@ def test_the_record_of_a_path(golden: Golden) -> None:
             content = flat(made.model_dump(mode="json", exclude={"trials", "test"}))
             text.append(f"# {name}, {len(made.trials)} trials, {found.verdict}")
             text += [f"{way}: {value}" for way, value in content.items() if value != base.get(way)]
-    golden("records-paths.txt", "\n".join([*text, ""]))
+    golden("records/paths.txt", "\n".join([*text, ""]))

@@ -281,4 +281,4 @@ def test_the_course_of_turns(
             text.append(f"  up: {[made.number for made in room.labs if made.up]}")
         room.done.clear()
     text += ["# the end", *room.done, f"left {lab.left}, kept {lab.kept}", ""]
-    golden(f"turns-{name.replace(' ', '-').replace(',', '')}.txt", "\n".join(text))
+    golden(f"turns/{name.replace(' ', '-').replace(',', '')}.txt", "\n".join(text))
