@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from switchmark import clock
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import Completed
 from switchmark.hosts.recording import RecordingHost, RecordingProcess
@@ -30,6 +31,7 @@ from switchmark.metrics.profile import weighs
 from switchmark.model.cost import InterruptCost, PerfCost, Profile, Shares, TrialCost
 from switchmark.model.plan import Plan, Spawn
 from switchmark.model.record import Record, TrialResult
+from switchmark.observe.perf import MENDED_BY
 from switchmark.report.json import to_object
 
 STORED = Path(__file__).parent / "data" / "records-schema-1.jsonl"
@@ -186,6 +188,30 @@ def test_what_perf_may_not_do_is_told(
     assert hint in (refused.value.hint or "")
 
 
+def test_there_is_no_profile_without_perf() -> None:
+    class Bare(RecordingHost):
+        def run(self, argv: tuple[str, ...], **options: Any) -> Completed:
+            if argv[0] == "perf":
+                raise Unavailable("there is no perf")
+            return super().run(argv, **options)
+
+    with pytest.raises(Unavailable) as refused:
+        probe(Bare())
+    assert refused.value.message == "perf is not installed: there is no profile without it"
+    assert refused.value.hint == MENDED_BY
+
+
+def test_perf_is_asked_how_it_may_sample() -> None:
+    for answers, event in ((PERF, "cpu-clock"), (PERF | COUNTED, "cycles")):
+        host = RecordingHost(answers)
+        probe(host)
+        words = f"-e {event} -F 99 -a -o /dev/null -- true"
+        tried = f"perf record -q --no-buildid --no-buildid-cache {words}"
+        ran = [" ".join(argv) for argv in host.ran]
+        assert ran[0] == "perf --version"
+        assert ran[-2:] == [tried, "head -c 16 /proc/kallsyms"]
+
+
 def test_a_sample_takes_what_it_adds_to_the_gaps_of_a_busy_loop() -> None:
     def jitter(*gaps: list[int], lost_ns: int) -> Completed:
         cpu = {"cpu": 1, "lost_ns": lost_ns, "elapsed_ns": 10**8, "max_ns": 1, "histogram": gaps}
@@ -320,6 +346,32 @@ def test_a_profiler_that_fails_says_why_and_asks_nothing_more(
     profile = made.result({}, {})["profile"]
     assert (profile.missing, profile.event, profile.hz) == (why, "cpu-clock", 99)
     assert executor.perf.sent == ["ping", "enable", "disable", "stop"][: len(answers)]
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_perf_has_ten_seconds_to_write_its_samples(
+    ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        now[0] += 2.5
+        if ends and len(pauses) == 3:
+            executor.perf.status = 0
+
+    monkeypatch.setattr(clock, "sleep", sleep)
+    monkeypatch.setattr(clock, "monotonic", lambda: now[0])
+    executor = Profiled()
+    made, host = profiler(executor, Completed(0, REPORT.encode() + b"\xff", b""), monkeypatch)
+    executor.perf.status = None
+    for step in (made.ready, made.begin, made.end):
+        step()
+    profile = made.result({}, {})["profile"]
+    assert pauses == [0.01] * (3 if ends else 5)
+    assert profile.missing == (None if ends else "perf failed: perf record does not end")
+    assert (("rm", "-f", "/run/x/perf-profile") in host.ran) is ends
 
 
 def test_a_profiler_that_nobody_asked_for_does_nothing() -> None:
