@@ -14,7 +14,7 @@ import pytest
 from switchmark.errors import TrialFailed
 from switchmark.lab import measure, running
 from switchmark.lab.measure import Lab
-from switchmark.lab.running import _added, _counted_by_links, entrances
+from switchmark.lab.running import _added, _counted_by_links, _counters, entrances
 from switchmark.model.counters import PortCounters
 from switchmark.model.plan import Run as RunStep
 from switchmark.model.record import GateResult
@@ -265,3 +265,26 @@ def test_ports_that_a_switch_does_not_count_are_counted_by_its_links(
     executor.ran.clear()
     assert _counted_by_links(cast(Any, executor), remote, known) == {}
     assert executor.ran == []
+
+
+def test_counters_that_cannot_be_read_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = resolve(Test(), prefix="sm1a2b", run_dir="/run/x")
+    executor = Printing(ip="links")
+    with pytest.raises(TrialFailed, match="the counters of switch linux-bridge cannot be read: "):
+        _counters(cast(Any, executor), path)
+    chain = Test(scenario="loopback", function="pcap-bridge", switch="ovs")
+    path = resolve(chain, prefix="sm1a2b", run_dir="/run/x")
+    links = {end.ifname: PortCounters(1, 2, 3, 4) for part in path.parts for _, end in part.ends}
+    monkeypatch.setattr(running, "parse_link_counters", lambda output: links)
+    monkeypatch.setattr(running, "_counted_by_links", lambda executor, path, counters: {})
+    counted = Counters({"f1": PortCounters(9, 9)}, busy_cycles=5)
+    monkeypatch.setattr(type(path.switches[0]), "parse", lambda switch, outputs: counted)
+    with pytest.raises(TrialFailed, match="the counters of function f1 cannot be read: "):
+        _counters(cast(Any, executor), path)
+    monkeypatch.setattr(type(path.hosted[0].function.counters), "parse", lambda *_: Counters({}))
+    found = _counters(cast(Any, executor), path)
+    assert {str(end): links.rx for end, links in found.links.items()} == {
+        "f1@switch": 9,
+        **{port.id: 1 for part in path.parts for port, end in part.ends if end.ifname},
+    }
+    assert (found.functions, found.busy_cycles) == ({"f1": {}}, 5)
