@@ -63,6 +63,7 @@ class Program(RecordingProcess):
     text: list[str]
     report: Mapping[str, Any]
     intervals = 0
+    refuses = ""
 
     def send(self, line: str) -> None:
         self.command = json.loads(line)
@@ -74,6 +75,8 @@ class Program(RecordingProcess):
     def receive(self, timeout_s: float) -> str | None:
         self.text.append(f"{self.name} > within {timeout_s:g} s")
         answer: Mapping[str, Any] = {}
+        if self.command["cmd"] == self.refuses:
+            return json.dumps({"ok": False, "error": f"{self.name} cannot"})
         if self.command["cmd"] == "clock":
             answer = {"ticks": 3 * clock.monotonic_ns() + 5, "ns": 9, "hz": 3 * SECOND, "more": 1}
         elif self.command["cmd"] == "report":
@@ -267,6 +270,9 @@ def course(name: str, **changes: Any) -> list[str]:
     axes, spec, options = CASES[name]
     options = {**options, **changes}
     made = Course(axes, options.pop("kept", ()))
+    for worker in made.trials._workers:
+        program = cast(Program, worker.process._process)
+        program.refuses = options.pop(f"{program.name} refuses", "")
     for member in ("dies_at", "failure"):
         setattr(made, member, options.pop(member, ""))
     made.trials.lag_s = options.pop("lag_s", 0.0)
@@ -337,6 +343,10 @@ def test_trials_that_fail_or_wait(golden: Golden) -> None:
         ("a trial", {"dies_at": "alive 1"}),
         ("a trial", {"dies_at": "alive 2"}),
         ("a trial", {"dies_at": "counters"}),
+        ("a trial", {"f1 refuses": "arm"}),
+        ("a trial", {"f0 refuses": "start", "f1 refuses": "start"}),
+        ("a trial", {"f0 refuses": "wait"}),
+        ("a trial", {"f1 refuses": "report"}),
         ("a trial", {"lag_s": 1.5, "quiet_ms": 80}),
         ("a chain", {"quiet_ms": 2000}),
         ("an event", {"failure": "it does not come back"}),
