@@ -108,7 +108,8 @@ def told(made: RunningPath, site: Site) -> Iterator[str]:
     """Yield what is known of a path that is up."""
     trials, meter = site.trials, site.trials.meter
     yield f"daemons {made.daemons}, works {made.works}, mark {made.mark}, on {made.host.name}"
-    yield f"processes {[process.argv[0] for process in made.processes()]}"
+    names = {process.pid: name for name, process in site.processes.items()}
+    yield f"processes {[names[process.pid] for process in made.processes()]}"
     yield f"at work {sorted(made.at_work())}"
     yield f"workers {[(worker.process.part, worker.plays.name) for worker in trials.workers]}"
     yield f"meter of CPUs {[*meter.cpus]} on {meter.host.name}, in {meter.folder}"
