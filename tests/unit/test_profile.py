@@ -72,6 +72,23 @@ def test_a_report_is_read_row_by_row() -> None:
     assert list(parse_report("")) == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "group", "symbol"),
+    [
+        (".", "user", None),
+        ("g", "guest", None),
+        ("u", "guest", None),
+        ("k", "network", "ip_rcv"),
+        ("H", "network", "ip_rcv"),
+    ],
+)
+def test_code_that_is_not_the_kernels_is_of_a_user_or_a_guest(
+    kind: str, group: str, symbol: str | None
+) -> None:
+    row = f" 20 ; 2 ;001; 5135:CPU 0/KVM ;[{kind}] ip_rcv.isra.0 \n"
+    assert list(parse_report(row)) == [Sample(20, 2, 1, 5135, symbol, group)]
+
+
 def test_shares_are_of_the_time_at_work() -> None:
     totals = shares(list(parse_report(REPORT)))
     assert totals.samples == 664
