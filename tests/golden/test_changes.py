@@ -18,7 +18,7 @@ import pytest
 
 from switchmark import clock
 from switchmark.clock import Clock
-from switchmark.errors import CommandTimedOut, SwitchmarkError
+from switchmark.errors import CommandTimedOut, SwitchmarkError, Unavailable
 from switchmark.hosts.base import Completed, boot_id
 from switchmark.hosts.local import LocalHost
 from switchmark.hosts.recording import RecordingHost, RecordingProcess
@@ -48,7 +48,11 @@ Golden = Callable[[str, str], None]
 
 NODE = Node("sm0000-f0", "netns")
 FAR = Node("far", "host", host="far")
+BARE = Node("sm0000-f1", "netns")
 NETWORK = "/proc/sys/net/ipv4/ip_forward"
+
+
+IN_NODE = ("env", "NODE=sm0000-f0")
 
 
 class Ticking(Clock):
@@ -72,7 +76,7 @@ class Telling(RecordingHost):
         super().__init__(
             {
                 ("env", "A=b", "show"): b"  4\xff2 \n",
-                ("check",): b"one\nready: 42\n",
+                ("check",): b"one\xff\nready: 42\n",
                 ("env", "NODE=sm0000-f0", "cat"): b"before",
                 ("slow",): b"not yet",
                 ("refuse",): Completed(3, b"", b"it is in use"),
@@ -81,6 +85,13 @@ class Telling(RecordingHost):
                 ("gone", "rm"): Completed(1, b"", b"No such file or directory"),
                 ("gone", "docker"): Completed(1, b"", b"container x does not exist"),
                 ("gone", "lxc"): Completed(1, b"", b"x is not running"),
+                ("fails",): Completed(2, b"out\nput", b""),
+                ("fails", "loudly"): Completed(-9, b"out", b"err\nor"),
+                ("test", "-d"): Completed(1, b"", b""),
+                ("test", "-d", "/run"): b"",
+                (*IN_NODE, "cat", "/etc/new"): Completed(1, b"", b"cat: No such file or directory"),
+                (*IN_NODE, "cat", "/etc/no"): Completed(1, b"", b"cat: Permission denied"),
+                (*IN_NODE, "tee", "/etc/ro"): Completed(1, b"", b"tee: Read-only file system"),
             },
             name="far" if far else "local",
             files={"/proc/sys/a": b"0\n", NETWORK: b"0\n", COUNT: b"3\n", SURPLUS: b"0\n"},
@@ -100,6 +111,8 @@ class Telling(RecordingHost):
         self.text.append(f"  {' '.join(argv)}{fed}, {timeout_s:g} s, {', '.join(env)}")
         if argv[0] == "hangs":
             raise CommandTimedOut("the command hangs")
+        if "missing" in argv or (f"NODE={BARE.name}" in argv and "test" in argv):
+            raise Unavailable("there is no missing", hint="apt install missing")
         return super().run(argv, stdin=stdin, env=env, timeout_s=timeout_s)
 
     def spawn(
@@ -236,6 +249,31 @@ FAILING: Mapping[str, Plan] = {
         Run("in use, and told", ("make",), undo=("refuse",), undo_refusable=True),
         Run("hangs", ("make",), undo=("hangs",)),
     ),
+    "an optional value that is there": (
+        Write("it is so", "/proc/sys/a", b"1\n", optional=True),
+        Write("it is not there", "/proc/sys/b", b"1\n", optional=True, refusable=True),
+    ),
+    "values of the machine": (
+        Write("for all", "/proc/sys/a", b"1\n", machine_wide=True),
+        Write("for all again", "/proc/sys/a", b"2\n", machine_wide=True),
+        Write("not there", "/proc/sys/c", b"1\n", machine_wide=True, refusable=True),
+        Write("not there", "/proc/sys/c", b"1\n", machine_wide=True),
+    ),
+    "files in a node": (
+        Write("a new one", "/etc/new", b"new", at=NODE),
+        Write("one that stays", "/etc/ro", b"new", at=NODE),
+    ),
+    "a file in a node that cannot be read": (Write("it", "/etc/no", b"new", at=NODE),),
+    "folders": (Folder("one", "/run/a/b"), Folder("one in a node", "/run/a", at=NODE)),
+    "a folder where no shell is": (Folder("one", "/run/a", at=BARE),),
+    "an end that is too good": (Run("it", ("make",), ok=(3, -9)),),
+    "a failure with an output": (Run("it", ("fails",)),),
+    "a failure by a signal": (
+        Run("before", ("make",), undo=("unmake",)),
+        Run("it", ("fails", "loudly"), NODE, undo=("unmake", "it")),
+        Run("after", ("make",), undo=("unmake", "after")),
+    ),
+    "a program that is missing": (Run("it", ("missing",), undo=("unmake",)),),
     "no hugepages": (Reserve("pages", 100, node=3),),
     "hugepages": (Reserve("pages", 9), Reserve("more", 1)),
 }

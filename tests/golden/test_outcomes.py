@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -40,6 +41,7 @@ CASES: Mapping[str, dict[str, Any]] = {
     "copies of two flows": {"copies": 2, "flows": 2},
     "round trips": {"dimension": "latency", "rate": "1k"},
     "functions of a chain": {"scenario": "loopback", "chain": 2},
+    "frames that are not read": {"touch": "none"},
     "processes together": {"placement": "shared-process"},
     "sockets": {"engine": "udp", "scenario": "v2v"},
     "machines": {"environment": "vm"},
@@ -133,7 +135,7 @@ def found(
     spec, stolen = host.pop("spec", SPEC), host.pop("stolen", 0.0)
     try:
         trial = with_path.result(spec, SECOND // 2, reports, counters, used, stolen, load, SERIES)
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, LookupError, StopIteration, TypeError, ValueError) as error:
         return {"error": f"refused by {type(error).__name__}"}
     return flat(trial.model_dump(mode="json"))
 
@@ -214,3 +216,85 @@ def test_the_effect_of_latencies(golden: Golden) -> None:
                 other = found(with_path, changed(reports, way), counters)
                 lines.append(f"{'.'.join(map(str, way))}: {apart(base, other)}")
     golden("outcomes/latencies.txt", "\n".join([*lines, ""]))
+
+
+def lists(value: Any, *way: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield the ways to the lists within a value."""
+    if isinstance(value, list):
+        yield way
+    if isinstance(value, (dict, list)):
+        for name, one in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from lists(one, *way, name)
+
+
+def test_lists_of_another_length(golden: Golden) -> None:
+    """A program that reports fewer or more than it has is refused."""
+    lines = []
+    for name, axes in CASES.items():
+        with_path, reports, counters = drawn(axes)
+        base = found(with_path, reports, counters)
+        lines.append(f"# {name}")
+        for way in lists(reports):
+            if len(way) > 3 and name not in EVERY:
+                continue  # as those of the other cases
+            for longer in (False, True):
+                other = copy.deepcopy(reports)
+                within: Any = other
+                for step in way:
+                    within = within[step]
+                if longer and within:
+                    within.append(copy.deepcopy(within[-1]))
+                elif within:
+                    within.pop()
+                told = apart(base, found(with_path, other, counters))
+                lines.append(f"{'.'.join(map(str, way))}{' and one' * longer}: {told}")
+    golden("outcomes/lists.txt", "\n".join([*lines, ""]))
+
+
+def test_the_doubts_of_a_trial(golden: Golden) -> None:
+    """Each bound is reached, and exceeded by one."""
+    lines = []
+
+    def doubts(name: str, with_path: Outcome, reports: list[dict[str, Any]], **host: Any) -> None:
+        trial = found(with_path, reports, PathCounters(), **host)
+        told = {way: trial.get(way) for way in ("doubts", "evidence.unsure_ns", "latency.count")}
+        lines.append(f"{name}: {told}")
+
+    for case in ("a flow", "round trips", "machines"):
+        with_path, reports, _ = drawn(CASES[case])
+        if case == "machines":
+            for task in reports[-1]["tasks"]:
+                task["received"] |= {"latency": histogram(), "ipdv": histogram()}
+        for stolen in (0.01, 0.010001):
+            doubts(f"{case}, {stolen} stolen", with_path, reports, stolen=stolen)
+        for late_ns in (100_000, 100_001):
+            other = copy.deepcopy(reports)
+            other[0]["threads"][0]["started_late_ns"] = late_ns
+            doubts(f"{case}, started {late_ns} ns late", with_path, other)
+        for name in ("foreign", "mixed", "unfollowed", "ties", "stray"):
+            other = copy.deepcopy(reports)
+            for task in other[-1]["tasks"]:
+                task.get("received", {})[name] = 1
+            doubts(f"{case}, {name}", with_path, other)
+        for each in ((5_000_000,), (5_000_001,), (9, 2_500_000, 2_500_000), (2_500_001, 2_500_000)):
+            clocks = {
+                str(number): ClockEvidence(unsure_ns=unsure, round_trip_ns=500, drift_ppm=0.5)
+                for number, unsure in enumerate(each)
+            }
+            doubts(f"{case}, clocks {each}", replace(with_path, clocks=clocks), reports)
+        for duration_s in (0.09, 0.1, 0.5, 0.99, 1.0):
+            spec = SPEC.model_copy(update={"duration_s": duration_s})
+            doubts(f"{case}, {duration_s} s", with_path, reports, spec=spec)
+    for repeat, duration in ((1, 0.5), (2, 0.5), (2, 0.49), (9, 0.1), (10, 0.1), (20, 0.09)):
+        with_path, reports, _ = drawn({"repeat": repeat, "duration": duration})
+        spec = SPEC.model_copy(update={"duration_s": duration})
+        doubts(f"{repeat} of {duration} s", with_path, reports, spec=spec)
+        spec = SPEC.model_copy(update={"duration_s": duration + 0.001})
+        doubts(f"{repeat} of another length", with_path, reports, spec=spec)
+    for share in (0.0, 0.2, 0.2001, 0.5):
+        with_path, reports, _ = drawn({"switch": "testpmd", "engine": "dpdk"})
+        for one in reports:
+            one["threads"][0]["wait_ns"] = -1
+        used = {"switch": (0.5, share)}
+        doubts(f"{share} of a CPU taken", with_path, reports, used=used)
+    golden("outcomes/doubts.txt", "\n".join([*lines, ""]))

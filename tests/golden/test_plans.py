@@ -377,8 +377,8 @@ def test_the_events_of_a_switch_have_plans(switch: str, golden: Golden) -> None:
 
 
 NO_PLANS = """
-campaigns changes counts experiments figures gates matrix outcomes limits paths searches standards
-tables words
+campaigns changes costs counts experiments figures gates limits matrix outcomes paths preparing
+records running searches standards tables trials turns visits words
 """.split()
 """The folders of the texts of other tests."""
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from switchmark.errors import TrialFailed
+from switchmark.lab import cable_latency
 from switchmark.lab.cable import Basis
 from switchmark.lab.cable_latency import CableLatencies
 from switchmark.model.cable import CableLatency, NoCableLatency
@@ -100,7 +101,8 @@ def test_a_floor_is_of_several_trials_at_the_rate_of_the_test(bench: Bench) -> N
     assert isinstance(found, CableLatency)
     assert figures(found) == (3, 1000, 1002)
     assert (found.switch, found.rate_pps, found.doubts) == ("direct", 500, ())
-    assert [(test.switch, test.rate) for test in bench.asked] == [("direct", "500")]
+    asked = [(test.switch, test.rate, test.duration, test.warmup) for test in bench.asked]
+    assert asked == [("direct", "500", 0.4, 0.05)]
 
 
 @pytest.mark.parametrize(("later_s", "floor"), [(50, (3, 1000, 1002)), (70, (3, 1003, 1005))])
@@ -166,3 +168,11 @@ def test_what_fails_is_told_and_not_tried_again(bench: Bench) -> None:
 
 def test_a_rate_has_no_floor(bench: Bench) -> None:
     assert bench.of(dimension="throughput") is None
+
+
+def test_a_test_that_no_cable_can_run_has_no_floor(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cable_latency, "can_work", lambda test: test.switch != "direct")
+    assert bench.of() is None
+    assert bench.asked == []

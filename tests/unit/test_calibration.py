@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from switchmark.errors import TrialFailed
+from switchmark.cli.arguments import Measuring
+from switchmark.cli.running import checked_options
+from switchmark.errors import TrialFailed, UsageError
 from switchmark.lab.cable import Basis
 from switchmark.lab.calibration import Calibrations, Mode
 from switchmark.model.cable import Calibration, NoCalibration
@@ -191,10 +194,12 @@ def test_what_a_busy_host_did_is_not_kept_for_others(tmp_path: Path) -> None:
     assert len(bench.asked) == 2
 
 
-@pytest.mark.parametrize(("later_s", "measurements"), [(3000, 1), (4000, 2), (-10, 2)])
+@pytest.mark.parametrize(("later_s", "measurements"), [(0, 1), (3599, 1), (3600, 2), (-1, 2)])
+@pytest.mark.parametrize("now", [0, 1_790_000_000])
 def test_what_is_not_of_late_is_measured_anew(
-    bench: Bench, later_s: int, measurements: int
+    bench: Bench, later_s: int, measurements: int, now: int
 ) -> None:
+    bench.now = now
     bench.of()
     bench.now += later_s
     bench.begin()
@@ -322,3 +327,16 @@ def test_a_trial_of_something_else_is_not_counted(
     before = bench.of()
     bench.kept.learn(drawn(**axes), bench.trial(spec, 150, doubts))
     assert bench.of() == before
+
+
+@pytest.mark.parametrize(
+    ("option", "choices"), [("calibrate", "auto, never, again"), ("gate", "refuse, doubt, off")]
+)
+def test_an_unknown_choice_is_refused_with_those_there_are(option: str, choices: str) -> None:
+    measuring: Any = partial(replace, Measuring())
+    for choice in choices.split(", "):
+        _, options = checked_options(measuring(**{option: choice}))
+        assert options[option] == choice
+    with pytest.raises(UsageError) as refused:
+        checked_options(measuring(**{option: "seldom"}))
+    assert refused.value.message == f"--{option} takes {choices}, not 'seldom'"

@@ -66,6 +66,21 @@ def test_drift_is_measured_where_the_moments_are_far_enough_apart() -> None:
     assert abs(clock.drift - 50e-6) < 1e-9
 
 
+def test_drift_is_measured_only_from_moments_apart() -> None:
+    """At the bound, the error of both moments is a ten-thousandth of the time between them."""
+    for ns, unsure_ns, measured in (
+        (0, 0, False),
+        (-1, 0, False),
+        (1, 0, True),
+        (10**8, 5_000, True),
+        (10**8, 5_001, False),
+    ):
+        clock = FarClock(HZ)
+        clock.arm(Moment(0, 0, unsure_ns))
+        armed = clock.arm(Moment(7, ns, unsure_ns))
+        assert armed == {"ticks": 7, "ns": ns, "hz": round(7 * 10**9 / ns) if measured else HZ}
+
+
 def test_a_clock_that_was_set_meanwhile_shows_in_what_is_told() -> None:
     clock = FarClock(HZ)
     clock.arm(Moment(0, 0, 1000))

@@ -117,3 +117,40 @@ def test_a_limit_needs_a_control_group(monkeypatch: pytest.MonkeyPatch) -> None:
     assert hosts == []
     checked(path_of(cpu_limit="function:50"))
     assert [type(host) for host in hosts] == [RecordingHost]
+
+
+def test_a_path_is_drawn_in_the_folder_of_a_run_or_under_placeholders(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[Any, ...]] = []
+    path = path_of()
+
+    def prepared(host: object, test: object, found: object, **options: Any) -> Path:
+        asked.append((host, test, found, options))
+        return path
+
+    monkeypatch.setattr(drawing, "prepare", prepared)
+    monkeypatch.setattr(
+        drawing, "_refuse_what_lacks", lambda *arguments: asked.append(("lacks", *arguments))
+    )
+    monkeypatch.setattr(drawing, "check_capture", lambda path: asked.append(("capture", path)))
+    location = cast(
+        Location, SimpleNamespace(host="near", test="test", findings="found", far="far")
+    )
+    run: Any = SimpleNamespace(run="sm1a2b", folder="/run/x/sm1a2b")
+    can: Any = object()
+    names = {"prefix": "sm1a2b", "run_dir": "/run/x/sm1a2b", "can": can, "far": "far"}
+    in_run = ("near", "test", "found", names)
+    assert drawing.prepared(location, run, can) is path
+    assert asked == [in_run]
+    assert drawing.draw(location, run, can) is path
+    assert drawing.draw(location, run, can, captured=True) is path
+    lacks = ("lacks", location, path)
+    assert asked[1:] == [in_run, lacks, in_run, lacks, ("capture", path)]
+    asked.clear()
+    assert drawing.sketch(location, can) is path
+    placeholders = {**names, "prefix": "smPLAN", "run_dir": "/run"}
+    assert asked == [("near", "test", "found", placeholders), lacks]
+    asked.clear()
+    drawing.sketch(location)
+    assert asked[0][3]["can"](()) is True

@@ -103,6 +103,17 @@ def test_the_group_of_a_run_is_in_that_of_this_process(
     assert step.argv == ("mkdir", f"{group}/{RUN}-frozen")
 
 
+def test_a_list_of_groups_may_hold_bytes_that_are_no_text() -> None:
+    listed = b"9:name=\xff:/x\n7:freezer:/jobs\n0::/user\n"
+    assert [hierarchy.group_of(listed) for hierarchy in (V2, UNIFIED, V1)] == [
+        *("/user", "/user", "/jobs"),
+    ]
+    assert [hierarchy.name for hierarchy in (V2, UNIFIED, V1)] == [
+        *("cgroup v2", "cgroup v2", "cgroup v1"),
+    ]
+    assert V2.group_of(b"") is None
+
+
 def test_version_2_is_taken_first_and_what_does_not_freeze_is_passed_over() -> None:
     roots = (V2.root, V1.root)
     both = "7:freezer:/jobs\n0::/user\n"

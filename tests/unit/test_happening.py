@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from switchmark import clock
+from switchmark.clock import Clock
 from switchmark.errors import SetupFailed, TrialFailed
 from switchmark.lab.happening import Happening
 from switchmark.lab.trial import _after_events
@@ -74,6 +75,34 @@ def test_an_event_has_its_times_in_order_and_its_proof() -> None:
         "switch is process 2, started at 7",
     )
     assert executor.done == [("switch ends", 3), ("the switch", 3), ("links", 3)]
+
+
+class Pausing(Clock):
+    """A clock that tells how long it waits."""
+
+    def __init__(self) -> None:
+        self.now_ns, self.pauses = 5_000_000_000, list[float]()
+
+    def monotonic_ns(self) -> int:
+        return self.now_ns
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now_ns += round(seconds * 1e9)
+
+
+@pytest.mark.parametrize(
+    ("start_ns", "pause_s", "began_ns"),
+    [(5_000_000_000, 0.01, 10_000_000), (4_990_000_000, 0, 10_000_000), (4_000_000_000, 0, 10**9)],
+)
+def test_an_event_waits_for_its_moment(start_ns: int, pause_s: float, began_ns: int) -> None:
+    times = Pausing()
+    with clock.replaced_by(times):
+        happening = Happening(cast(Executor, Recorder()), mark=3)
+        event = happening.take_place(PlannedEvent(Event("kill"), 0.01, KILL, ()), start_ns)
+    assert times.pauses == [pause_s]
+    assert (event.due_ns, event.began_ns, event.disturbed_ns) == (10_000_000, began_ns, began_ns)
+    assert (event.restored_ns, event.settled_ns) == (began_ns, began_ns)
 
 
 def test_the_version_of_an_upgrade_is_part_of_its_proof() -> None:

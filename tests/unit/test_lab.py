@@ -3,20 +3,23 @@ a path that is up."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from switchmark.errors import TrialFailed
-from switchmark.lab import measure
+from switchmark.lab import measure, running
 from switchmark.lab.measure import Lab
-from switchmark.lab.running import _added, entrances
+from switchmark.lab.running import _added, _counted_by_links, _counters, entrances
 from switchmark.model.counters import PortCounters
+from switchmark.model.plan import Run as RunStep
 from switchmark.model.record import GateResult
 from switchmark.model.test import Test
+from switchmark.model.topology import Wiring
 from switchmark.path.resolving import resolve
 from switchmark.switches.base import Counters
 
@@ -215,3 +218,73 @@ def test_the_counters_of_two_instances_are_those_of_one_switch() -> None:
         idle_cycles=None,
         slow_path=7,
     )
+
+
+class Printing:
+    """An executor whose commands print these texts, by the beginning of the command."""
+
+    def __init__(self, **printed: str) -> None:
+        self.printed = printed
+        self.ran: list[str] = []
+
+    def run(self, *steps: RunStep) -> tuple[bytes, ...]:
+        self.ran += [f"{step.argv[0]} at {step.at.name} on {step.at.host}" for step in steps]
+        return tuple(self.printed.get(step.argv[0], "").encode() for step in steps)
+
+
+def counting(monkeypatch: pytest.MonkeyPatch, counted: Mapping[str, PortCounters]) -> None:
+    """Let the interfaces of switches count these frames."""
+
+    def read(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
+        assert outputs == (b"links",)
+        return Counters({port: counted[port] for port in counted if wiring.node.host in port})
+
+    monkeypatch.setattr(running, "kernel_counters", read)
+
+
+def test_ports_that_a_switch_does_not_count_are_counted_by_its_links(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted = {
+        f"{host}:u0": PortCounters(n, n + 1, 0, 0) for n, host in enumerate(("left", "right"))
+    }
+    counting(monkeypatch, counted)
+    remote = resolve(
+        Test(locality="remote", hosts="left,right", switch="ovs"), prefix="sm1a2b", run_dir="/run/x"
+    )
+    executor = Printing(ip="links")
+    ends = {port.id: PortCounters(1, 2, 3, 4) for port, end in remote.ends if end.switch_ifname}
+    found = _counted_by_links(cast(Any, executor), remote, ends)
+    assert found == counted, "only the uplinks are not counted"
+    assert executor.ran == ["ip at sm1a2b-a-sw on left", "ip at sm1a2b-b-sw on right"]
+    executor.ran.clear()
+    known = {**ends, "left:u0": PortCounters(5, 6), "right:u0": PortCounters(7, None)}
+    found = _counted_by_links(cast(Any, executor), remote, known)
+    assert found == {"right:u0": counted["right:u0"]}
+    known["right:u0"] = PortCounters(7, 8)
+    executor.ran.clear()
+    assert _counted_by_links(cast(Any, executor), remote, known) == {}
+    assert executor.ran == []
+
+
+def test_counters_that_cannot_be_read_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = resolve(Test(), prefix="sm1a2b", run_dir="/run/x")
+    executor = Printing(ip="links")
+    with pytest.raises(TrialFailed, match="the counters of switch linux-bridge cannot be read: "):
+        _counters(cast(Any, executor), path)
+    chain = Test(scenario="loopback", function="pcap-bridge", switch="ovs")
+    path = resolve(chain, prefix="sm1a2b", run_dir="/run/x")
+    links = {end.ifname: PortCounters(1, 2, 3, 4) for part in path.parts for _, end in part.ends}
+    monkeypatch.setattr(running, "parse_link_counters", lambda output: links)
+    monkeypatch.setattr(running, "_counted_by_links", lambda executor, path, counters: {})
+    counted = Counters({"f1": PortCounters(9, 9)}, busy_cycles=5)
+    monkeypatch.setattr(type(path.switches[0]), "parse", lambda switch, outputs: counted)
+    with pytest.raises(TrialFailed, match="the counters of function f1 cannot be read: "):
+        _counters(cast(Any, executor), path)
+    monkeypatch.setattr(type(path.hosted[0].function.counters), "parse", lambda *_: Counters({}))
+    found = _counters(cast(Any, executor), path)
+    assert {str(end): links.rx for end, links in found.links.items()} == {
+        "f1@switch": 9,
+        **{port.id: 1 for part in path.parts for port, end in part.ends if end.ifname},
+    }
+    assert (found.functions, found.busy_cycles) == ({"f1": {}}, 5)

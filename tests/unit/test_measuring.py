@@ -50,7 +50,7 @@ def other(lock: Path) -> Iterator[subprocess.Popen[str]]:
         it.kill()
 
 
-def test_a_holder_is_told_of_and_waited_for(other: subprocess.Popen[str]) -> None:
+def test_a_holder_is_told_of_and_waited_for(lock: Path, other: subprocess.Popen[str]) -> None:
     messages = []
 
     def release(holder: str) -> None:
@@ -61,6 +61,22 @@ def test_a_holder_is_told_of_and_waited_for(other: subprocess.Popen[str]) -> Non
     with measuring_alone("me", waiting=release):
         holder = f"; process {other.pid} of user {os.geteuid()}"
         assert messages == [f"the other[31m one{holder}"]  # nothing that a terminal would obey
+        assert lock.read_text() == "me"  # the other one has taken its words back before
+
+
+def test_what_a_holder_says_need_not_be_text(lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    locks = "1: FLOCK  ADVISORY  WRITE 9 fe:00:{inode} 0 EOF\n"
+    lock.write_bytes(b"a\xff\x1b")
+    inode = lock.stat().st_ino
+    files = {"/proc/locks": locks.format(inode=inode).encode()}
+    files["/proc/9/status"] = b"Name:\t\xff\nUid:\t7\t8\t9\t9\n"
+    monkeypatch.setattr(measuring, "LocalHost", lambda: RecordingHost(files=files))
+    descriptor = os.open(lock, os.O_RDWR)
+    assert measuring._holder(descriptor) == "a\N{REPLACEMENT CHARACTER}; process 9 of user 7"
+    files["/proc/locks"] = locks.format(inode=inode + 1).encode()
+    lock.write_bytes(b"\x1b")
+    assert measuring._holder(descriptor) == "another switchmark"
+    os.close(descriptor)
 
 
 def test_a_killed_holder_holds_nothing(other: subprocess.Popen[str]) -> None:

@@ -71,7 +71,46 @@ def test_what_kernels_count_is_read_once_before_and_once_behind(tmp_path: Path) 
     assert set(cost.softirq.cpus) == {"0"}
 
 
-@pytest.mark.parametrize(("elapsed_s", "waited"), [(0.001, 0.0), (0.1, 0.3)])
+def test_the_counts_of_places_are_read_on_their_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    near, far = RecordingHost(name="near"), RecordingHost(name="far")
+    asked: list[dict[str, list[str]]] = []
+
+    def taken(files: dict[Any, list[str]]) -> dict[Any, dict[str, bytes]]:
+        asked.append({host.name: list(paths) for host, paths in files.items()})
+        return {host: {"host": host.name.encode()} for host in files}
+
+    monkeypatch.setattr(meter, "taken_at_once", taken)
+    monkeypatch.setattr(meter, "softirq_files", lambda host, cpus: [f"softirq of {[*cpus]}"])
+    monkeypatch.setattr(meter, "switch_files", lambda pids: [f"switches of {[*pids]}"])
+    monkeypatch.setattr(meter, "cpu_time_files", lambda pids: [f"time of {[*pids]}"])
+    monkeypatch.setattr(meter, "thread_switches", lambda files, pids: {files["host"]: pids})
+    monkeypatch.setattr(meter, "cpu_ns", lambda files, pids: (files["host"], pids))
+    monkeypatch.setattr(SoftirqTimes, "read", lambda host, cpus, files: (host.name, files["host"]))
+    pids = {"f0": (1,), "switch": (2,), "switch@far": (3,), "f1": (4,)}
+    hosts = {"f0": near, "switch": near, "switch@far": far, "f1": far}
+    found = KernelCounts.read(near, (0, 1), hosts, pids, ("switch", "switch@far"))
+    assert asked == [
+        {
+            "near": ["softirq of [0, 1]", "switches of [1]", "switches of [2]", "time of [2]"],
+            "far": ["switches of [3]", "time of [3]", "switches of [4]"],
+        }
+    ]
+    whole: Any = (found.softirq, found.switches, found.ran)
+    assert whole == (
+        ("near", b"near"),
+        {
+            "f0": {b"near": (1,)},
+            "switch": {b"near": (2,)},
+            "switch@far": {b"far": (3,)},
+            "f1": {b"far": (4,)},
+        },
+        {"switch": (b"near", (2,)), "switch@far": (b"far", (3,))},
+    )
+
+
+@pytest.mark.parametrize(
+    ("elapsed_s", "waited"), [(0.001, 0.0), (0.0499, 0.0), (0.05, 0.3), (0.1, 0.3)]
+)
 def test_waiting_time_counts_where_ticks_resolve_it(elapsed_s: float, waited: float) -> None:
     def counts(at_s: float) -> KernelCounts:
         times = SoftirqTimes(at_s, {}, {}, {}, {})

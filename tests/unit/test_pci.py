@@ -195,6 +195,21 @@ def test_a_nic_that_is_not_there_is_refused() -> None:
     assert refused.value.hint == "lspci -D"
 
 
+def test_what_sysfs_says_need_not_be_text() -> None:
+    host = Machine(others=b"0000:00:1c.0\n")
+    host.files[f"{BUS}/devices/{B}/class"] = b"0x02\xff\n"
+    host.answers["find", f"{BUS}/devices/{A}/"] += b"/\xff/y\n"  # type: ignore[operator]
+    host.answers["ls", f"{BUS}/devices/{A}/iommu_group/devices"] = f"{A} {B} ".encode() + b"\xff"
+    strange = f"{BUS}/devices/\N{REPLACEMENT CHARACTER}"
+    host.files[f"{strange}/class"] = b"0x030000"
+    host.answers["readlink", f"{strange}/driver"] = b"../drivers/some\xff\n"
+    devices = [find_device(host, address) for address in (A, B)]
+    with pytest.raises(Unavailable) as refused:
+        hand_over(host, devices, VFIO, "hugepages")
+    known = "\N{REPLACEMENT CHARACTER} (some\N{REPLACEMENT CHARACTER})"
+    assert refused.value.message.endswith(f"devices that the kernel uses: {known}")
+
+
 def test_one_whose_interface_cannot_be_seen_is_somebody_elses() -> None:
     with pytest.raises(UsageError, match="in another network namespace"):
         hand_over(Machine(), [Device(A, "8086:10d3", "e1000e", (), "7")], VFIO, "hugepages")

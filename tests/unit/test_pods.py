@@ -20,6 +20,7 @@ from switchmark.hosts.base import Host
 from switchmark.hosts.hosts import NO_NICS, Hosts
 from switchmark.hosts.pod import PodHost
 from switchmark.hosts.recording import RecordingHost
+from switchmark.lab.running import _with_answers
 from switchmark.model.plan import Plan, Run
 from switchmark.model.test import Test
 from switchmark.model.topology import Between, Findings
@@ -216,6 +217,30 @@ def test_pods_send_from_and_to_the_addresses_that_they_have() -> None:
     assert asked == [("sender", look), ("same-node", look)]
     with pytest.raises(ValueError, match="the pod has no IPv4 address"):
         answered(drawn(), (trie("127.0.0.2"), trie("10.0.0.1")))
+
+
+def test_the_addresses_of_pods_are_asked_for_once_they_are_up() -> None:
+    asked: list[Run] = []
+    answers = [trie("10.244.1.5"), trie("10.244.2.7")]
+
+    def run(*steps: Run) -> tuple[bytes, ...]:
+        asked.extend(steps)
+        return tuple(answers)
+
+    executor: Any = SimpleNamespace(run=run)
+    path = drawn()
+    found = _with_answers(executor, path)
+    assert found.flows[0].addressing.sink_ip == "10.244.2.7"
+    assert asked == [step for switch in path.switches for step in switch.asks]
+    answers[1] = b"nothing"
+    with pytest.raises(SetupFailed) as failed:
+        _with_answers(executor, path)
+    message = "the addresses of switch pod-network cannot be read: the pod has no IPv4 address"
+    assert failed.value.message == message
+    asked.clear()
+    bridge = resolve(Test(), prefix="sm0000", run_dir="/run/x")
+    assert _with_answers(executor, bridge) is bridge
+    assert asked == []
 
 
 @pytest.mark.parametrize(

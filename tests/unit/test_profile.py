@@ -12,12 +12,14 @@ from typing import Any, cast
 
 import pytest
 
+from switchmark import clock
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import Completed
 from switchmark.hosts.recording import RecordingHost, RecordingProcess
 from switchmark.lab.profile import (
     GROUPS,
     Profiler,
+    Sample,
     group_of,
     parse_report,
     probe,
@@ -29,6 +31,7 @@ from switchmark.metrics.profile import weighs
 from switchmark.model.cost import InterruptCost, PerfCost, Profile, Shares, TrialCost
 from switchmark.model.plan import Plan, Spawn
 from switchmark.model.record import Record, TrialResult
+from switchmark.observe.perf import MENDED_BY
 from switchmark.report.json import to_object
 
 STORED = Path(__file__).parent / "data" / "records-schema-1.jsonl"
@@ -69,6 +72,23 @@ def test_a_report_is_read_row_by_row() -> None:
     assert list(parse_report("")) == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "group", "symbol"),
+    [
+        (".", "user", None),
+        ("g", "guest", None),
+        ("u", "guest", None),
+        ("k", "network", "ip_rcv"),
+        ("H", "network", "ip_rcv"),
+    ],
+)
+def test_code_that_is_not_the_kernels_is_of_a_user_or_a_guest(
+    kind: str, group: str, symbol: str | None
+) -> None:
+    row = f" 20 ; 2 ;001; 5135:CPU 0/KVM ;[{kind}] ip_rcv.isra.0 \n"
+    assert list(parse_report(row)) == [Sample(20, 2, 1, 5135, symbol, group)]
+
+
 def test_shares_are_of_the_time_at_work() -> None:
     totals = shares(list(parse_report(REPORT)))
     assert totals.samples == 664
@@ -77,6 +97,18 @@ def test_shares_are_of_the_time_at_work() -> None:
     assert totals.groups["user_copy"] == pytest.approx(101 / 664)
     assert list(totals.symbols) == ["_copy_to_iter", "do_sched_yield", "finish_task_switch"]
     assert shares([]).groups == {}
+
+
+def test_the_functions_of_a_profile_are_the_forty_that_took_most() -> None:
+    rows = [Sample(100 + number, 1, 0, 7, f"f{number}", "other") for number in range(50)]
+    rare = Sample(6, 1, 0, 7, "rare", "other")
+    found = shares([*rows, rare], ("switch",))
+    assert list(found.symbols) == [f"f{number}" for number in range(49, 9, -1)]
+    assert (found.samples, found.roles) == (51, ("switch",))
+    for period, told in ((9_990, True), (9_991, False)):  # a thousandth, and less
+        least = Sample(10, 1, 0, 7, "least", "other")
+        found = shares([Sample(period, 1, 0, 7, "most", "other"), least])
+        assert ("least" in found.symbols) is told
 
 
 NAMED = {
@@ -173,6 +205,30 @@ def test_what_perf_may_not_do_is_told(
     assert hint in (refused.value.hint or "")
 
 
+def test_there_is_no_profile_without_perf() -> None:
+    class Bare(RecordingHost):
+        def run(self, argv: tuple[str, ...], **options: Any) -> Completed:
+            if argv[0] == "perf":
+                raise Unavailable("there is no perf")
+            return super().run(argv, **options)
+
+    with pytest.raises(Unavailable) as refused:
+        probe(Bare())
+    assert refused.value.message == "perf is not installed: there is no profile without it"
+    assert refused.value.hint == MENDED_BY
+
+
+def test_perf_is_asked_how_it_may_sample() -> None:
+    for answers, event in ((PERF, "cpu-clock"), (PERF | COUNTED, "cycles")):
+        host = RecordingHost(answers)
+        probe(host)
+        words = f"-e {event} -F 99 -a -o /dev/null -- true"
+        tried = f"perf record -q --no-buildid --no-buildid-cache {words}"
+        ran = [" ".join(argv) for argv in host.ran]
+        assert ran[0] == "perf --version"
+        assert ran[-2:] == [tried, "head -c 16 /proc/kallsyms"]
+
+
 def test_a_sample_takes_what_it_adds_to_the_gaps_of_a_busy_loop() -> None:
     def jitter(*gaps: list[int], lost_ns: int) -> Completed:
         cpu = {"cpu": 1, "lost_ns": lost_ns, "elapsed_ns": 10**8, "max_ns": 1, "histogram": gaps}
@@ -185,6 +241,9 @@ def test_a_sample_takes_what_it_adds_to_the_gaps_of_a_busy_loop() -> None:
         }
     )
     assert sample_ns(host, "traffic", "cpu-clock", 1) == pytest.approx(1.5 * 16_000)
+    for program in host.answers:  # the traffic program fails, with samples or without
+        failing = RecordingHost({**host.answers, program: Completed(1, b"", b"no such CPU")})
+        assert sample_ns(failing, "traffic", "cpu-clock", 1) is None
 
 
 # --- while a trial runs -----------------------------------------------------------------------
@@ -304,6 +363,32 @@ def test_a_profiler_that_fails_says_why_and_asks_nothing_more(
     profile = made.result({}, {})["profile"]
     assert (profile.missing, profile.event, profile.hz) == (why, "cpu-clock", 99)
     assert executor.perf.sent == ["ping", "enable", "disable", "stop"][: len(answers)]
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_perf_has_ten_seconds_to_write_its_samples(
+    ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        now[0] += 2.5
+        if ends and len(pauses) == 3:
+            executor.perf.status = 0
+
+    monkeypatch.setattr(clock, "sleep", sleep)
+    monkeypatch.setattr(clock, "monotonic", lambda: now[0])
+    executor = Profiled()
+    made, host = profiler(executor, Completed(0, REPORT.encode() + b"\xff", b""), monkeypatch)
+    executor.perf.status = None
+    for step in (made.ready, made.begin, made.end):
+        step()
+    profile = made.result({}, {})["profile"]
+    assert pauses == [0.01] * (3 if ends else 5)
+    assert profile.missing == (None if ends else "perf failed: perf record does not end")
+    assert (("rm", "-f", "/run/x/perf-profile") in host.ran) is ends
 
 
 def test_a_profiler_that_nobody_asked_for_does_nothing() -> None:

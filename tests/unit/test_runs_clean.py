@@ -228,6 +228,21 @@ def test_a_folder_without_a_journal_is_removed(base: Path) -> None:
     assert list(base.iterdir()) == []
 
 
+def test_a_dry_run_tells_what_is_left_of_a_run_without_a_journal(
+    base: Path, foreign: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    run = dead(base)
+    (run.folder / "journal").unlink()
+    lost = foreign(**run.env)
+    links = json.dumps([{"ifname": f"{run.run}-v"}, {"ifname": "eth0"}]).encode()
+    host = RecordingHost({("ip", "-j", "link"): links})
+    ends = (f"end process {lost.pid} of the run", f"ip link del {run.run}-v")
+    cleaned = clean(base, dry_run=True, hosts={"local": host})
+    assert cleaned == [Cleaned(run.run, "dead", ends)]
+    assert lost.poll() is None
+    assert run.folder.exists()
+
+
 def test_only_folders_of_runs_are_looked_at(base: Path) -> None:
     (base / "something").mkdir(parents=True)
     (base / "sm12").mkdir()

@@ -9,6 +9,7 @@ import re
 import time
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -247,6 +248,23 @@ def test_a_run_lives_in_the_ledger_that_was_made_anew(tmp_path: Path) -> None:
     with pytest.raises(SetupFailed, match="run sm0001 needs it to be 1"):
         other.take("sm0002", host, SETTING, b"2")
     keeps_the_first_inode.close()
+
+
+@pytest.mark.parametrize("byte", [0, 1, leases._LENGTH - 1])
+def test_a_run_lives_while_it_locks_its_byte(
+    byte: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bounds = {leases._LENGTH: byte}
+    chosen = SimpleNamespace(randbelow=bounds.__getitem__)
+    monkeypatch.setattr(leases, "secrets", chosen)
+    host = Kernel({SETTING: b"0\n"})
+    run, other = Leases(tmp_path), Leases(tmp_path)
+    run.take("sm0001", host, SETTING, b"1")
+    with pytest.raises(SetupFailed, match="run sm0001 needs it to be 1"):
+        other.take("sm0002", host, SETTING, b"2")
+    run.close()
+    other.take("sm0002", host, SETTING, b"2")
+    assert host.files[SETTING] == b"2"
 
 
 def test_a_ledger_that_is_removed_while_a_run_waits_for_it_is_let_go(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ visits, and what happens where there is no room for all of them."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -245,3 +245,40 @@ def test_latencies_on_cables_are_measured_before_each_visit(room: Room, tmp_path
             visited(lab, test, (slow, fast))
     calibrated = [done.split()[1] for done in room.done if "calibrate" in done]
     assert calibrated == ["linux-bridge", "ip-forward", "ip-forward", "linux-bridge"]
+
+
+HOSTS: Mapping[str, dict[str, Any]] = {
+    "idle": {},
+    "nearly idle": {"busy_ns": 499_999},
+    "busy": {"busy_ns": 500_001},
+    "working": {"works": True, "busy_ns": 100_000},
+    "without a freezer": {"freezer": None},
+    "busy, without a freezer": {"freezer": None, "busy_ns": 10**6},
+    "with a freezer that fails": {"freezes": False, "works": True},
+    "with room for one": {"paths": 1, "busy_ns": 1000},
+    "without room": {"paths": 0},
+    "with room for one, working": {"paths": 1, "works": True},
+}
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_the_course_of_turns(
+    name: str, room: Room, tmp_path: Path, golden: Callable[[str, str], None]
+) -> None:
+    options = dict(HOSTS[name])
+    room.host.busy_ns = options.pop("busy_ns", 0)
+    for option, value in options.items():
+        setattr(room, option, value)
+    text: list[str] = []
+    third = Test(switch="ip-forward", dimension="latency", rate="1k", repeat=4)
+    with Turns(tmp_path) as lab:
+        for number, test in enumerate((BRIDGE, VLAN, third, BRIDGE, third, VLAN, BRIDGE), 1):
+            among = (*BOTH, third) if number < 7 else ()
+            text.append(f"# visit {number}: {test.switch}")
+            room.done.clear()
+            told = visited(lab, test, among)
+            text += [*room.done, *(f"  {key}: {value}" for key, value in told.items())]
+            text.append(f"  up: {[made.number for made in room.labs if made.up]}")
+        room.done.clear()
+    text += ["# the end", *room.done, f"left {lab.left}, kept {lab.kept}", ""]
+    golden(f"turns/{name.replace(' ', '-').replace(',', '')}.txt", "\n".join(text))

@@ -6,11 +6,13 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from switchmark.errors import CommandFailed
+from switchmark.hosts.base import Completed
+from switchmark.hosts.hosts import Hosts
 from switchmark.hosts.recording import RecordingHost
 from switchmark.lab import verifying
 from switchmark.lab.verifying import Outcome, Place
@@ -101,8 +103,10 @@ class Labs:
     def __init__(self, *records: Record) -> None:
         self.records, self.ran, self.folders = list(records), 0, set[Path]()
 
-    def __call__(self, folder: Path, **options: Any) -> Labs:
+    def __call__(self, folder: Path, *, hosts: Hosts) -> Labs:
+        assert folder.is_dir()
         self.folders.add(folder)
+        self.hosts = hosts
         return self
 
     def __enter__(self) -> Labs:
@@ -126,9 +130,18 @@ def test_a_test_has_several_attempts_and_leaves_no_file(monkeypatch: pytest.Monk
     labs = Labs(faulty, right, faulty, faulty, faulty, refused)
     monkeypatch.setattr(verifying, "Lab", labs)
     tests = dict.fromkeys(("a", "b", "c"), Test())
-    found = list(verifying.outcomes(tests, Place()))
-    assert [outcome.fault is None for outcome in found] == [True, False, False]
-    assert found[2].fault == "no"
+    place = Place("far", RecordingHost(name="far"))
+    found = list(verifying.outcomes(tests, place))
+    assert labs.hosts["far"] is place.host
+    version = " ".join(filter(None, (faulty.switch_version, faulty.switch_mode)))
+    assert version
+    fault = verifying.fault_of(faulty)
+    assert fault
+    assert found == [
+        Outcome("a", None, version, faulty.switch_mode),
+        Outcome("b", fault, version, faulty.switch_mode),
+        Outcome("c", "no", version, faulty.switch_mode),
+    ]
     assert labs.ran == 6, "what is refused is not tried again"
     (folder,) = labs.folders
     assert not folder.exists()
@@ -166,6 +179,13 @@ def test_a_nic_that_cannot_be_made_says_why_and_leaves_none() -> None:
     ]
 
 
+def test_a_reason_for_no_nics_need_not_be_text() -> None:
+    host = RecordingHost({("ethtool",): Completed(1, b"", b"\xff!")})
+    reason = "ethtool -K smver1 gro on: \N{REPLACEMENT CHARACTER}!"
+    with pytest.raises(CommandFailed, match=reason), verifying.nics(host):
+        pytest.fail("there are no NICs")
+
+
 def test_the_tests_of_a_place_have_its_host_and_what_its_processor_sustains() -> None:
     class Emulated(RecordingHost):
         emulated = "TCG"
@@ -190,9 +210,11 @@ MODELS = ("igb", "e1000e", "igb", "")
 
 @pytest.mark.parametrize("virtual", [False, True])
 def test_a_place_says_on_what_it_verifies(virtual: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verifying, "host_facts", lambda host: {**FACTS, "virtual": virtual})
+    host = RecordingHost()
+    facts = {host: {**FACTS, "virtual": virtual}}
+    monkeypatch.setattr(verifying, "host_facts", facts.__getitem__)
     words = "Linux 6.1.0, Debian 12, 2 CPUs of Xeon" + ", virtual" * virtual
-    assert Place(host=RecordingHost()).words == words
+    assert Place(host=host).words == words
 
 
 def test_a_place_in_a_machine_names_its_emulator_and_its_nics(
@@ -203,7 +225,7 @@ def test_a_place_in_a_machine_names_its_emulator_and_its_nics(
         emulated = ""
 
     qemu: dict[tuple[str, ...], bytes] = {}
-    qemu["qemu-x", "--version"] = b"QEMU emulator version 10.0.2 (Debian)\nCopyright\n"
+    qemu["qemu-x", "--version"] = b"QEMU emulator version 10.0.2 (Debian)\nCopyright \xff\n"
     nics = {str(number): SimpleNamespace(model=model) for number, model in enumerate(MODELS)}
     monkeypatch.setattr(verifying, "host_facts", lambda host: FACTS)
     monkeypatch.setattr(verifying, "qemu", lambda: "qemu-x")
