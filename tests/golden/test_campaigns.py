@@ -343,4 +343,7 @@ def test_the_tests_of_files(golden: Golden, tmp_path: Path) -> None:
             assert load(file, {}, lambda test: []) == found
         written = dump(found).splitlines()
         lines += [f"  | {row}" for row in written if name == "blocks" or row.startswith("-")]
+    (tmp_path / "!.yaml").write_text("burst: 8")
+    (tmp_path / "my file.yaml").write_text("burst: 8")
+    lines += [load(file, {}, lambda test: []).name for file in sorted(tmp_path.glob("*.yaml"))]
     golden("campaigns/files.txt", "\n".join([*lines, ""]))

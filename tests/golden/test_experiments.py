@@ -327,7 +327,7 @@ def opened(path: Path) -> list[Any]:
         return [len(folder.records), len(folder.trials), str(folder.unfinished), folder.kept]
 
 
-def tests_in(path: Path) -> int:
+def how_many_tests(path: Path) -> int:
     return len(read_campaign(path).tests)
 
 
@@ -345,7 +345,7 @@ def test_run_folders_that_are_spoilt(golden: Golden, tmp_path: Path) -> None:
             spoilt.write(line + "\n" * (title != "a torn line"))
         lines.append(f"# {title}: {refused(opened, path)}")
         lines.append(f"  records {refused(read_records, path)}")
-        lines.append(f"  campaign {refused(tests_in, path)}")
+        lines.append(f"  campaign {refused(how_many_tests, path)}")
         lines.append(f"  facts {sorted(read_host(path))} {read_lab(path)}")
         kept = ((path / kind).read_bytes() for kind in ("records.jsonl", "trials.jsonl"))
         lines.append(f"  lines {[*kept]}")
@@ -358,6 +358,10 @@ def test_run_folders_that_are_spoilt(golden: Golden, tmp_path: Path) -> None:
     lines.append(f"no run: {refused(read_campaign, tmp_path)}")
     (tmp_path / "f").write_text("")
     lines.append(f"in a file: {refused(run_at, tmp_path / 'f')}")
+    run_at(tmp_path, "linked").close()
+    (tmp_path / "linked/campaign.yaml").rename(tmp_path / "elsewhere.yaml")
+    (tmp_path / "linked/campaign.yaml").symlink_to(tmp_path / "elsewhere.yaml")
+    lines.append(f"a link: {refused(how_many_tests, tmp_path / 'linked')}")
     (tmp_path / "x/trials.jsonl").unlink()
     (tmp_path / "x/trials.jsonl").mkdir()
     lines.append(f"a folder for a file: {refused(opened, tmp_path / 'x')}")

@@ -63,6 +63,13 @@ CASES: Mapping[str, dict[str, Any]] = {
     "copies of physical ports": {"switch": "ovs", "scenario": "p2p", "copies": 2},
     "a router": {"switch": "ip-forward", "flows": 300, "flows_by": "ip", "direction": "bi"},
     "a router for sockets": {"switch": "ip-forward", "engine": "udp-mmsg", "pairs": 2},
+    "answers through a router": {
+        "switch": "ip-forward",
+        "dimension": "latency",
+        "rate": "1k",
+        "flows": 3,
+        "flows_by": "mac",
+    },
     "queues": {
         "switch": "testpmd",
         "engine": "dpdk",
@@ -612,6 +619,13 @@ def test_a_path_that_is_not_placed_has_no_doubts() -> None:
     path = resolve(Test(), prefix="sm", run_dir="/run/sm")
     assert path.placement == Placement("auto", {}, None, ())
     assert {part.pin for part in path.parts} == {Pin()}
+
+
+def test_counters_are_read_by_the_driver_of_the_switch() -> None:
+    (switch,) = case("usual").switches
+    stats = {way: {"packets": 3, "dropped": 1, "errors": 2} for way in ("rx", "tx")}
+    links = [{"ifname": name, "stats64": stats} for name in ("sm-p0", "sm-p1", "lo")]
+    assert set(switch.parse((json.dumps(links).encode(),)).ports) == {"f0", "f1"}
 
 
 def test_a_path_for_another_test_of_it() -> None:
