@@ -174,7 +174,8 @@ def test_shares_of_r_plus_are_rates_of_one_search(
 
 
 def test_shares_of_r_plus_on_a_link(switchmark: Run) -> None:
-    half, twice = switchmark(f"--rate 50%,200% --line-rate 10kpps {QUICK}")
+    # On a busy host a part may have no CPU for 0.15 s.
+    half, twice = switchmark(f"--rate 50%,200% --line-rate 10kpps {QUICK} --duration 0.6")
     assert 0 < half["r_plus_pps"] <= 10_500
     assert half["test"]["rate_pps"] == pytest.approx(half["r_plus_pps"] / 2)
     assert twice["test"]["rate_pps"] == 10_000
