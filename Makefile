@@ -48,9 +48,11 @@ image: setup ## as root: container images for podman and docker, into build/imag
 lab-image: ## as root: the Debian that machines of the host file boot (700 MB, into ~/.cache/switchmark)
 	@tools/lab-image.sh $(LAB_IMAGE)
 
-# Two tests at a time, each file in one lane (tests/lanes.py). The rewritten tests are kept for the
-# next time, whatever Python is told of others.
-LANES = 2
+# Several tests at a time, each file in one lane (tests/lanes.py): three, as real paths wait while
+# parts have CPUs of their own; two of the fast ones, which only compute. The rewritten tests are kept
+# for the next time, whatever Python is told of others.
+LANES = 3
+test-fast: LANES = 2
 PYTEST_ALONE = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest
 TESTS = $(PYTEST_ALONE) -n $(LANES) --dist loadfile --no-loadscope-reorder
 
@@ -63,7 +65,7 @@ test-fast: setup ## tests of single parts, and a few with real frames: two or th
 	$(TESTS) -q -m "not slow and not further and not ((netns or root) and not smoke)" $(BESIDE) $(SMOKE) $(PYTEST)
 
 .PHONY: test
-test: setup-all build/sanitize ## every test but further combinations, two at a time; LANES=1 one at a time
+test: setup-all build/sanitize ## every test but further combinations, three at a time; LANES=1 one at a time
 	$(TESTS) -v --durations=10 -m "not further" tests $(PYTEST)
 
 .PHONY: test-all
