@@ -311,7 +311,8 @@ def test_captures_hold_valid_frames(switchmark: Run, tmp_path: Path) -> None:
 
     completed = switchmark(
         *["run", "--engine", "raw-mmsg", "--frame-size", "200", "--touch", "full", *QUICK],
-        *["--capture", "50", "--out", "runs", "--json"],
+        # Longer than a busy host takes a CPU away.
+        *["--duration", "0.5", "--capture", "50", "--out", "runs", "--json"],
     )
     assert completed.returncode == 0, completed.stderr
     assert "captured" in records(completed)[0]["doubts"]
