@@ -559,7 +559,7 @@ static void a_burst_that_was_sent_wakes_the_control_thread(void)
 {
 	uint64_t least = UINT64_MAX;
 
-	for (int i = 0; i < 20 && least > 90000000; i++) {
+	for (int i = 0; i < 100 && least > 90000000; i++) {
 		int ends[2];
 		struct session *s = phase_make(ends, "\"frames\":1000,\"delay_ns\":20000", 0);
 		const uint64_t begun = clock_monotonic_ns();
