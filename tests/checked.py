@@ -13,5 +13,5 @@ from switchmark.path import refusals
 
 @cache
 def check(test: Test) -> Sequence[Refusal]:
-    """Return why a test can never work, without what could work instead."""
+    """Return why a test can never work, without suggestions of what could."""
     return tuple(refusals.check(test, suggest=False))

@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
@@ -266,6 +267,23 @@ def cli(
         return int(caught.value.code or 0), printed.out, printed.err
 
     return call
+
+
+@pytest.fixture
+def switchmark(
+    cli: Callable[..., tuple[int, str, str]],
+    traffic_program: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Return a function that runs a command with real frames, in this process, and returns its exit
+    code and what it printed."""
+    monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setenv("SWITCHMARK_HOST_FILE", os.devnull)  # not that of the last command
+        return subprocess.CompletedProcess(arguments, *cli(*arguments))
+
+    return run
 
 
 @pytest.fixture

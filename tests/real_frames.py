@@ -32,9 +32,9 @@ def brief(duration_s: float) -> float:
 
 
 class Measure:
-    """Runs tests in a lab, short and slow by default; `briefly` with trials of some thousand frames
-    without a warm-up, which the functional trial is. Afterwards, the host has the same interfaces
-    as before."""
+    """Runs tests in a lab, short and at a low rate by default. `briefly` makes trials shorter still
+    and leaves out the warm-up: the functional trial has warmed the path up. Afterwards, the host
+    has the same interfaces as before."""
 
     def __init__(self, lab: Lab, *, briefly: bool) -> None:
         self._lab = lab

@@ -193,8 +193,8 @@ def two_hosts(folder: Path, ahead_s: int = 0) -> Iterator[tuple[SshdHost, SshdHo
 
 
 def left_on(host: SshdHost, connection: Host | None = None) -> list[str]:
-    """Return the remains of a run on a test host: namespaces, interfaces, files and processes. It
-    is asked by a connection that there is, or by a new one."""
+    """Return the remains of a run on a test host: namespaces, interfaces, files and processes.
+    `connection` is used if there is one; otherwise a new one is made."""
     output = host.exec("ip", "-o", "link")
     links = [line for line in output.splitlines() if ": sm" in line]
     ssh = connection or host.connect()

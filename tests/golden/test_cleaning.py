@@ -50,8 +50,8 @@ class Telling(RecordingHost):
 
     def run(self, argv: tuple[str, ...], **options: Any) -> Completed:
         line = " ".join(argv)
-        told = {name: value for name, value in options.items() if value}
-        self.text.append(f"  {self.name}: {line} {told}")
+        changed_options = {name: value for name, value in options.items() if value}
+        self.text.append(f"  {self.name}: {line} {changed_options}")
         if self.unavailable and line.startswith(self.unavailable):
             raise Unavailable(f"there is no {argv[0]}")
         if self.refuses and line.startswith(self.refuses):
@@ -203,7 +203,7 @@ def test_all_that_can_be_left_is_cleaned(
             part += [f"! {failure}" for failure in cleaned.failures]
         part = [line.replace(str(tmp_path), "BASE").replace(run.run, "smRUN") for line in part]
         text += [f"# {name}", *part, ""]
-    golden("cleaned.txt", "\n".join(text))
+    golden("cleaning/runs.txt", "\n".join(text))
 
 
 def test_leases_of_the_dead_are_given_back(golden: Golden, tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_leases_of_the_dead_are_given_back(golden: Golden, tmp_path: Path) -> No
                 text.append(f"{type(error).__name__}: {error.message}; {error.hint}")
             text.append(f"{host.files['/proc/sys/a']!r} {host.files['/proc/sys/b']!r}")
             leases.MACHINE_WIDE.unlink(missing_ok=True)
-    golden("cleaned-leases.txt", "\n".join([*text, ""]).replace(str(tmp_path), "BASE"))
+    golden("cleaning/leases.txt", "\n".join([*text, ""]).replace(str(tmp_path), "BASE"))
 
 
 def test_nothing_is_cleaned_where_there_are_no_runs(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def with_engines(tests: Sequence[Test]) -> list[Test]:
     ]
 
 
-def told(
+def lines_of_campaigns(
     standard: Standard, parts: Sequence[str], options: Mapping[str, str], *, quick: bool
 ) -> list[str]:
     try:
@@ -93,9 +93,12 @@ def test_the_tests_that_measure_a_standard(golden: Callable[[str, str], None]) -
     for options in OPTIONS:
         for quick in (False, True):
             lines.append(f"# {options}, quick {quick}")
-            lines += told(STANDARD, [*STANDARD.campaigns], options, quick=quick)
+            lines += lines_of_campaigns(STANDARD, [*STANDARD.campaigns], options, quick=quick)
     for parts in ([], ["bursts"], ["bursts", "latencies"]):
-        lines += [f"# only {parts}", *told(STANDARD, parts, {"switch": "vpp"}, quick=True)]
+        lines += [
+            f"# only {parts}",
+            *lines_of_campaigns(STANDARD, parts, {"switch": "vpp"}, quick=True),
+        ]
     golden("standards/tests.txt", "\n".join([*lines, ""]))
 
 

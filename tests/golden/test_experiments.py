@@ -139,7 +139,7 @@ def refusing(test: Test) -> Sequence[Refusal]:
     return [Refusal(("switch",), why) for why in whys]
 
 
-def told(points: Iterable[PlannedPoint]) -> list[str]:
+def listing(points: Iterable[PlannedPoint]) -> list[str]:
     return [f"  {one.point.name}: {one.point.untold or shown(one.test)}" for one in points]
 
 
@@ -148,12 +148,12 @@ def test_the_points_of_experiments(golden: Golden) -> None:
     for name in MADE:
         one = made(name)
         for way, how in WAYS.items():
-            lines += [f"# {name} {way}", *told(planned(one, refusing, {}, **how))]
+            lines += [f"# {name} {way}", *listing(planned(one, refusing, {}, **how))]
             how = {axis: value for axis, value in how.items() if axis != "quick"}
             out = left_out(one, refusing, {}, **how) if "quick" in way else []
             lines += [f"  left out {point.name}: {point.untold}" for point in out]
         for options in OPTIONS:
-            lines += [f"# {name} with {options}", *told(planned(one, refusing, options))]
+            lines += [f"# {name} with {options}", *listing(planned(one, refusing, options))]
         lines += [f"# {name} in a paper", *(f"  {point.name}" for point in paper_points(one))]
         lines += [f"  block {block}" for block in blocks_of(one.campaign)]
     lines += [

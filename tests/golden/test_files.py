@@ -35,7 +35,7 @@ LOCKS = {fcntl.LOCK_EX: "alone", fcntl.LOCK_EX | fcntl.LOCK_NB: "alone, at once"
 
 
 class Watched:
-    """The system calls about files, which are told and then made. The open of what is in `fails`
+    """The system calls about files, which are noted and then made. The open of what is in `fails`
     fails, with the errors in turn."""
 
     def __init__(self, folder: Path, text: list[str]) -> None:
@@ -122,7 +122,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
     return made
 
 
-def told(text: list[str], name: str, action: Callable[[], object]) -> None:
+def note_calls(text: list[str], name: str, action: Callable[[], object]) -> None:
     """Tell what an action returns, or its error."""
     text.append(f"# {name}")
     try:
@@ -139,16 +139,18 @@ def test_the_files_of_a_run(
     text, base = watched.text, tmp_path / "runs"
     runs: list[Workspace] = []
     for name in ("the first", "another, whose name is taken at first"):
-        told(text, f"a run: {name}", lambda: runs.append(Workspace(base)))
+        note_calls(text, f"a run: {name}", lambda: runs.append(Workspace(base)))
     one, other = runs
     begin = json.loads((one.folder / "journal").read_text().splitlines()[0])
     assert begin.pop("pid") == os.getpid()
     assert begin.pop("start") > 0
     text.append(f"first line {begin}")
-    told(text, "an undo", lambda: one.journal.intend(Command(host="local", argv=("a",))))
-    told(text, "a journal of a live run", lambda: Journal.reopen(one.folder / "journal") is None)
-    told(text, "the end of a run", other.close)
-    told(text, "the end with something left", one.close)
+    note_calls(text, "an undo", lambda: one.journal.intend(Command(host="local", argv=("a",))))
+    note_calls(
+        text, "a journal of a live run", lambda: Journal.reopen(one.folder / "journal") is None
+    )
+    note_calls(text, "the end of a run", other.close)
+    note_calls(text, "the end with something left", one.close)
 
     def reopened() -> str:
         opened = Journal.reopen(one.folder / "journal")
@@ -157,12 +159,12 @@ def test_the_files_of_a_run(
         opened.close()
         return f"{len(opened.pending)} undos, {opened.spoilt} spoilt, next {opened.next_number}"
 
-    told(text, "a journal of a dead run", reopened)
+    note_calls(text, "a journal of a dead run", reopened)
     watched.locked.add("BASE/runs/sm0001/journal")
-    told(text, "a journal that is held by its run", reopened)
+    note_calls(text, "a journal that is held by its run", reopened)
     monkeypatch.setattr(journal, "start_time", lambda pid: 1)
     watched.locked.add("BASE/runs/sm0001/journal")
-    told(text, "a journal that is held a moment longer", reopened)
+    note_calls(text, "a journal that is held a moment longer", reopened)
     times = chain((0.0, 1.0, 1.001), count(2.0))
     monkeypatch.setattr(
         journal,
@@ -172,17 +174,17 @@ def test_the_files_of_a_run(
         ),
     )
     watched.always.add("BASE/runs/sm0001/journal")
-    told(text, "a journal that is held for more than a second", reopened)
+    note_calls(text, "a journal that is held for more than a second", reopened)
     watched.always.clear()
     with (one.folder / "journal").open("a") as file:
         file.write("x\n{\n\ny")
-    told(text, "a journal with other lines", reopened)
+    note_calls(text, "a journal with other lines", reopened)
     (one.folder / "journal").chmod(0o620)
-    told(text, "a journal that others can write", reopened)
+    note_calls(text, "a journal that others can write", reopened)
     (one.folder / "journal").rename(one.folder / "elsewhere")
     (one.folder / "journal").symlink_to(one.folder / "elsewhere")
-    told(text, "a journal that is a link", reopened)
-    golden("files.txt", "\n".join([*replaced(text, tmp_path), ""]))
+    note_calls(text, "a journal that is a link", reopened)
+    golden("files/runs.txt", "\n".join([*replaced(text, tmp_path), ""]))
 
 
 def replaced(lines: list[str], folder: Path) -> Iterator[str]:
@@ -200,16 +202,18 @@ def test_the_files_of_leases_and_locks(
     host, far = RecordingHost(files=values), RecordingHost(name="far", files=values)
     host.is_local = True
     mine = Leases(base)
-    told(text, "a lease", lambda: mine.take("sm0001", host, "/proc/sys/a", b"1"))
-    told(text, "another one", lambda: mine.take("sm0001", host, "/proc/sys/b", b"1"))
-    told(text, "a lease of a folder", lambda: mine.take("sm0001", host, "/run/a/", b""))
-    told(text, "a lease on a far host", lambda: mine.take("sm0001", far, "/proc/sys/a", b"1"))
-    told(text, "those of a run", lambda: len(mine.held_by("sm0001")))
-    told(text, "the way back", lambda: mine.give_back("sm0001", host, "/proc/sys/a"))
-    told(text, "one of a host that is gone", lambda: mine.forget("sm0001", "far", "/proc/sys/a"))
-    told(text, "the end", mine.close)
+    note_calls(text, "a lease", lambda: mine.take("sm0001", host, "/proc/sys/a", b"1"))
+    note_calls(text, "another one", lambda: mine.take("sm0001", host, "/proc/sys/b", b"1"))
+    note_calls(text, "a lease of a folder", lambda: mine.take("sm0001", host, "/run/a/", b""))
+    note_calls(text, "a lease on a far host", lambda: mine.take("sm0001", far, "/proc/sys/a", b"1"))
+    note_calls(text, "those of a run", lambda: len(mine.held_by("sm0001")))
+    note_calls(text, "the way back", lambda: mine.give_back("sm0001", host, "/proc/sys/a"))
+    note_calls(
+        text, "one of a host that is gone", lambda: mine.forget("sm0001", "far", "/proc/sys/a")
+    )
+    note_calls(text, "the end", mine.close)
     watched.fails["BASE/machine"] = [errno.EACCES]
-    told(text, "without /dev", lambda: mine.take("sm0002", host, "/proc/sys/b", b"1"))
+    note_calls(text, "without /dev", lambda: mine.take("sm0002", host, "/proc/sys/b", b"1"))
     mine.close()
 
     lock = tmp_path / "lock"
@@ -219,19 +223,19 @@ def test_the_files_of_leases_and_locks(
         with measuring_alone("me", waiting=text.append, **options):
             return lock.read_text()
 
-    told(text, "the lock of the machine", held)
-    told(text, "the lock again", held)
+    note_calls(text, "the lock of the machine", held)
+    note_calls(text, "the lock again", held)
     watched.locked.add("BASE/lock")
-    told(text, "a lock that another one has", held)
+    note_calls(text, "a lock that another one has", held)
     watched.locked.add("BASE/lock")
-    told(text, "a lock that is shared", lambda: held(shared=True))
+    note_calls(text, "a lock that is shared", lambda: held(shared=True))
     for number in (errno.EACCES, errno.ELOOP, errno.ENOENT):
         watched.fails["BASE/lock"] = [number]
-        told(text, f"a lock that has {errno.errorcode[number]}", held)
+        note_calls(text, f"a lock that has {errno.errorcode[number]}", held)
     lock.chmod(0o600)
     watched.fails["BASE/lock"] = [errno.ENOENT, errno.EROFS]
-    told(text, "a lock that cannot be made", held)
-    golden("files-of-leases.txt", "\n".join([*replaced(text, tmp_path), ""]))
+    note_calls(text, "a lock that cannot be made", held)
+    golden("files/leases.txt", "\n".join([*replaced(text, tmp_path), ""]))
 
 
 def test_folders_that_are_not_those_of_a_run(
@@ -240,25 +244,25 @@ def test_folders_that_are_not_those_of_a_run(
     text = watched.text
     for name in ("sm0001", "sm00011", "xsm0001", "sm000g"):
         (tmp_path / name).mkdir()
-        told(text, f"remove {name}", partial(remove_folder, tmp_path / name))
+        note_calls(text, f"remove {name}", partial(remove_folder, tmp_path / name))
     mounts = [tmp_path / "sm0002", tmp_path / "sm0002/a"]
     monkeypatch.setattr(workspace, "mounts_below", lambda folder: mounts)
-    told(text, "remove what is mounted", lambda: remove_folder(tmp_path / "sm0002"))
+    note_calls(text, "remove what is mounted", lambda: remove_folder(tmp_path / "sm0002"))
     mounts.clear()
     monkeypatch.setattr(shutil, "rmtree", lambda folder, **options: None)
     (tmp_path / "sm0003").mkdir()
-    told(text, "remove what stays", lambda: remove_folder(tmp_path / "sm0003"))
+    note_calls(text, "remove what stays", lambda: remove_folder(tmp_path / "sm0003"))
     for mode in (0o700, 0o755, 0o720, 0o702, 0o777):
         (tmp_path / "sm0003").chmod(mode)
-        told(text, f"a folder of mode {mode:o}", lambda: require_own(tmp_path / "sm0003"))
+        note_calls(text, f"a folder of mode {mode:o}", lambda: require_own(tmp_path / "sm0003"))
     (tmp_path / "file").touch()
-    told(text, "a file", lambda: require_own(tmp_path / "file"))
+    note_calls(text, "a file", lambda: require_own(tmp_path / "file"))
     own = os.geteuid()
     (tmp_path / "sm0003").chmod(0o700)
     monkeypatch.setattr(os, "geteuid", lambda: own + 1)
-    told(text, "a folder of another user", lambda: require_own(tmp_path / "sm0003"))
-    told(text, "no folder for runs", lambda: Workspace(tmp_path / "file"))
-    golden("files-of-others.txt", "\n".join([*replaced(text, tmp_path), ""]))
+    note_calls(text, "a folder of another user", lambda: require_own(tmp_path / "sm0003"))
+    note_calls(text, "no folder for runs", lambda: Workspace(tmp_path / "file"))
+    golden("files/others.txt", "\n".join([*replaced(text, tmp_path), ""]))
 
 
 def test_lines_are_appended_and_read(watched: Watched, golden: Golden, tmp_path: Path) -> None:
@@ -267,15 +271,15 @@ def test_lines_are_appended_and_read(watched: Watched, golden: Golden, tmp_path:
     for content in (b"", b"a\nb\n", b"a\nb", b"\n", b"torn"):
         path.write_bytes(content)
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
-        told(text, f"{content!r}", partial(whole_lines, descriptor))
+        note_calls(text, f"{content!r}", partial(whole_lines, descriptor))
         append_line(descriptor, "c")
         text.append(repr(path.read_bytes()))
         os.close(descriptor)
     os.mkfifo(tmp_path / "pipe")
     descriptor = os.open(tmp_path / "pipe", os.O_RDWR | os.O_NONBLOCK)
-    told(text, "a pipe", lambda: whole_lines(descriptor))
+    note_calls(text, "a pipe", lambda: whole_lines(descriptor))
     with suppress(OSError):
         append_line(descriptor, "c")
     os.close(descriptor)
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
-    golden("files-of-lines.txt", "\n".join([*replaced(text, tmp_path), ""]))
+    golden("files/lines.txt", "\n".join([*replaced(text, tmp_path), ""]))

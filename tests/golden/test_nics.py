@@ -41,7 +41,9 @@ hw-tc-offload: on
 """
 
 
-def told(host: RecordingHost, action: Callable[..., object], *arguments: object) -> Iterator[str]:
+def requests_and_end(
+    host: RecordingHost, action: Callable[..., object], *arguments: object
+) -> Iterator[str]:
     """Yield what an action asks of a host, and how it ends."""
     try:
         found = action(host, *arguments)
@@ -83,8 +85,8 @@ def test_nics_by_address_are_found_and_handed_over(golden: Golden) -> None:
     for name, options in machines():
         for driver, memory in ((VFIO, "hugepages"), (VFIO, "no-huge"), (UIO, "hugepages")):
             text += [f"# {name}: {driver}, {memory}"]
-            text += told(Machine(**options), found_and_handed, driver, memory)
-    golden("nics-by-address.txt", "\n".join(folded(text)))
+            text += requests_and_end(Machine(**options), found_and_handed, driver, memory)
+    golden("lending/by-address.txt", "\n".join(folded(text)))
 
 
 def folded(lines: list[str]) -> Iterator[str]:
@@ -111,20 +113,20 @@ def test_a_nic_in_any_state_is_handed_over_or_refused(golden: Golden) -> None:
     for name, device in DEVICES.items():
         for driver in (VFIO, UIO):
             text += [f"# {name}: {device}, {driver}"]
-            text += told(Machine(), hand_over, [device], driver, "hugepages")
+            text += requests_and_end(Machine(), hand_over, [device], driver, "hugepages")
     several = [
         Device(f"0000:0{number}:00.0", "8086:10d3", "ixgbe" * (number != 4), (name,), "7")
         for number, name in enumerate(("eth10", "eth2", "wan", "eth1", "eth2np1"), 3)
     ]
     text += ["# several in the order of their interfaces"]
-    text += told(Machine(), hand_over, several, UIO, "hugepages")
+    text += requests_and_end(Machine(), hand_over, several, UIO, "hugepages")
     for has_driver in (True, False):
         text += [f"# bound, with a driver before: {has_driver}"]
         text += [*describe(bind(A, VFIO, has_driver=has_driver), inside), ""]
     for address in (A, B, "0000:09:00.0"):
         text += [f"# found: {address}"]
-        text += told(Machine(), find_device, address)
-    golden("nics-in-any-state.txt", "\n".join(text))
+        text += requests_and_end(Machine(), find_device, address)
+    golden("lending/in-any-state.txt", "\n".join(text))
 
 
 def links() -> Iterator[tuple[str, dict[tuple[str, ...], bytes | Completed]]]:
@@ -166,8 +168,10 @@ def test_nics_of_the_kernel_are_lent_or_refused(golden: Golden) -> None:
     for name, answers in links():
         for semantics in (None, Semantics.ROUTED, Semantics.LEARNING):
             text += [f"# {name}: {semantics and semantics.value}"]
-            text += told(RecordingHost(answers), lend, "eth1", "02:00:00:00:00:01", semantics)
-    golden("nics-lent.txt", "\n".join(folded(text)))
+            text += requests_and_end(
+                RecordingHost(answers), lend, "eth1", "02:00:00:00:00:01", semantics
+            )
+    golden("lending/lent.txt", "\n".join(folded(text)))
 
 
 def test_what_comes_in_is_spread_over_cpus(golden: Golden) -> None:
@@ -194,9 +198,9 @@ def test_what_comes_in_is_spread_over_cpus(golden: Golden) -> None:
         )
         for cpus in ((1,), (3, 1), (1, 2, 35)):
             text += [f"# queues {queues}, interrupts {interrupts}, RPS {rps}: CPUs {cpus}"]
-            text += told(host, spread, "eth1", cpus)
+            text += requests_and_end(host, spread, "eth1", cpus)
             host.ran.clear()
-    golden("nics-spread.txt", "\n".join(text))
+    golden("lending/spread.txt", "\n".join(text))
 
 
 def test_nics_are_on_numa_nodes() -> None:
@@ -246,4 +250,4 @@ def test_the_nics_of_a_path_are_found_and_lent(golden: Golden) -> None:
             text += [*describe(plan, inside), ""]
         except SwitchmarkError as error:
             text += [f"{type(error).__name__}: {error.message}", f"hint: {error.hint}", ""]
-    golden("nics-of-a-path.txt", "\n".join(text))
+    golden("lending/of-a-path.txt", "\n".join(text))

@@ -377,8 +377,8 @@ def test_the_events_of_a_switch_have_plans(switch: str, golden: Golden) -> None:
 
 
 NO_PLANS = """
-campaigns changes costs counts experiments figures gates limits matrix outcomes paths preparing
-records running searches standards tables trials turns visits words
+campaigns changes cleaning costs counts experiments figures files gates lending limits matrix
+outcomes paths preparing records running searches standards tables trials turns visits words
 """.split()
 """The folders of the texts of other tests."""
 

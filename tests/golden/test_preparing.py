@@ -46,7 +46,7 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workspace, "secrets", ids)
 
 
-def told(run: Run, names: str, axes: Mapping[str, object]) -> Iterator[str]:
+def preparation_lines(run: Run, names: str, axes: Mapping[str, object]) -> Iterator[str]:
     """Prepare a host for a test, and yield the refusal if there is one."""
     try:
         run.begin(names, **axes)
@@ -102,7 +102,7 @@ def test_what_is_done_and_undone(name: str, tmp_path: Path, golden: Golden) -> N
     for axes in ({}, {"placement": "2"}, {"prepare": ALL}):
         host.written.clear()
         text.append(f"# {names}, {axes}")
-        text += told(run, names, axes)
+        text += preparation_lines(run, names, axes)
         text += [f"  write {content} to {path}" for path, content in host.written]
     text += [
         f"  {value}" for value in run.preparation.values(run.probes.locate(Test(prepare=names)))

@@ -104,7 +104,7 @@ CASES: Mapping[str, dict[str, Any]] = {
 }
 
 
-def told(made: RunningPath, site: Site) -> Iterator[str]:
+def running_lines(made: RunningPath, site: Site) -> Iterator[str]:
     """Yield what is known of a path that is up."""
     trials, meter = site.trials, site.trials.meter
     yield f"daemons {made.daemons}, works {made.works}, mark {made.mark}, on {made.host.name}"
@@ -139,7 +139,7 @@ def test_a_path_is_built(name: str, site: Site, golden: Golden) -> None:
     executor: Any = site
     made = build_path(executor, site.hosts["local"], path, COUNTING)
     text = site.text
-    text += told(made, site)
+    text += running_lines(made, site)
     text.append(said(made))
     for process in made.processes():
         assert isinstance(process, RecordingProcess)

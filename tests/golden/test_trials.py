@@ -90,18 +90,18 @@ class Program(RecordingProcess):
 
 def in_short(command: Mapping[str, Any]) -> str:
     """Return a command with its tasks as their names and what changes from trial to trial."""
-    told = dict(command)
-    if "tasks" in told:
+    shortened = dict(command)
+    if "tasks" in shortened:
         changing = ("rate_pps", "frames", "touch", "burst", "expected", "cores")
-        told["tasks"] = [
+        shortened["tasks"] = [
             {name: task[name] for name in changing if name in task} | {"members": sorted(task)}
-            for task in told["tasks"]
+            for task in shortened["tasks"]
         ]
-    return json.dumps(told)
+    return json.dumps(shortened)
 
 
 class Metering:
-    """A meter that tells when it counts."""
+    """A meter that notes when it counts."""
 
     def __init__(self, text: list[str]) -> None:
         self.text = text

@@ -32,18 +32,13 @@ def environment(traffic_program: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def switchmark(
-    cli: Callable[..., tuple[int, str, str]],
-    traffic_program: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Run:
+def switchmark(switchmark: Callable[..., subprocess.CompletedProcess[str]]) -> Run:
     """Run tests with these words, in the written order, and return their objects."""
-    monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
 
     def run(command: str, status: int = 0) -> list[dict[str, Any]]:
-        ended, out, errors = cli("run", *command.split(), "--json")
-        assert ended == status, errors
-        return [json.loads(line) for line in out.splitlines()]
+        completed = switchmark("run", *command.split(), "--json")
+        assert completed.returncode == status, completed.stderr
+        return [json.loads(line) for line in completed.stdout.splitlines()]
 
     return run
 

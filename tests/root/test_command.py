@@ -44,22 +44,7 @@ def environment(traffic_program: str) -> dict[str, str]:
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-@pytest.fixture
-def switchmark(
-    cli: Callable[..., tuple[int, str, str]],
-    traffic_program: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Run:
-    """Run the command in this process."""
-    monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.CompletedProcess(arguments, *cli(*arguments))
-
-    return run
-
-
-# --- what the issue's user types ------------------------------------------------------------
+# --- what a user types ----------------------------------------------------------------------
 
 
 def test_a_record_whose_frames_add_up(switchmark: Run) -> None:

@@ -3,7 +3,6 @@ by its own path."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -18,21 +17,6 @@ QUICK = ["--engine", "dpdk", "--duration", "0.1", "--warmup", "0", "--repeat", "
 PROGRAMS = {"testpmd": "dpdk-testpmd", "l2fwd": "dpdk-l2fwd"}
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture
-def switchmark(
-    cli: Callable[..., tuple[int, str, str]],
-    traffic_program: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Run:
-    monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setenv("SWITCHMARK_HOST_FILE", os.devnull)  # not that of the last command
-        return subprocess.CompletedProcess(arguments, *cli(*arguments))
-
-    return run
 
 
 def program(repository: Path, switch: str) -> Path:
