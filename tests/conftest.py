@@ -275,12 +275,14 @@ def switchmark(
     traffic_program: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Return a function that runs a command with real frames, in this process, and returns its exit
-    code and what it printed."""
+    """Return a function that runs a command with real frames, in this process and with variables of
+    the environment, and returns its exit code and what it printed."""
     monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         monkeypatch.setenv("SWITCHMARK_HOST_FILE", os.devnull)  # not that of the last command
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
         return subprocess.CompletedProcess(arguments, *cli(*arguments))
 
     return run

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
+from golden.test_campaigns import shown
 from switchmark.campaign.conforming import tests_of as measuring
 from switchmark.errors import UsageError
 from switchmark.model.refusal import Refusal
@@ -41,13 +42,6 @@ OPTIONS: tuple[Mapping[str, str], ...] = (
     {"verification": "x"},
     {"dimension": "latency"},
 )
-
-
-def shown(test: Test) -> str:
-    """Return the axes of a test that are not the usual ones."""
-    values = {axis: getattr(test, axis) for axis in AXES}
-    chosen = [f"{name}={value}" for name, value in values.items() if value != AXES[name].default]
-    return " ".join(chosen) or "usual"
 
 
 def refusing(test: Test) -> Sequence[Refusal]:

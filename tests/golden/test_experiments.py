@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from golden.test_campaigns import shown
 from recorded import FACTS, fresh
 from switchmark.campaign import store
 from switchmark.campaign.asked import (
@@ -36,7 +37,7 @@ from switchmark.campaign.store import (
 from switchmark.errors import SwitchmarkError
 from switchmark.model.record import Record
 from switchmark.model.refusal import Refusal
-from switchmark.model.test import AXES, Test
+from switchmark.model.test import Test
 from switchmark.papers.experiment import Experiment, Source
 from switchmark.papers.library import read
 from switchmark.papers.points import Point
@@ -118,15 +119,6 @@ OPTIONS: tuple[dict[str, str], ...] = (
 def made(name: str) -> Experiment:
     content = {"name": f"p/{name}", "place": "table 0", "summary": "s", **MADE[name]}
     return Experiment.model_validate(content).with_own(SOURCE, None, Path("/p"))
-
-
-def shown(test: Test | None) -> str:
-    """Return the axes of a test that are not the usual ones."""
-    if test is None:
-        return "-"
-    values = {axis: getattr(test, axis) for axis in AXES}
-    chosen = [f"{name}={value}" for name, value in values.items() if value != AXES[name].default]
-    return " ".join(chosen) or "usual"
 
 
 def refusing(test: Test) -> Sequence[Refusal]:

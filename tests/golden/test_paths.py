@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from golden.test_campaigns import shown
 from recorded import fresh
 from switchmark.environments import inside
 from switchmark.errors import UsageError
@@ -27,7 +28,7 @@ from switchmark.model.cpus import Cpu, Pin
 from switchmark.model.place import PortEnd
 from switchmark.model.plan import HOST, Node, Plan, Reserve, Run, Spawn, Wait, Write
 from switchmark.model.record import TrialSpec
-from switchmark.model.test import AXES, Test
+from switchmark.model.test import Test
 from switchmark.model.topology import Between, Findings, HandedNic
 from switchmark.model.version import Image, Version
 from switchmark.path import assembly, background, cables, orders, ways
@@ -179,13 +180,6 @@ def case(name: str) -> Path:
     drawn = partial(resolve, test, prefix="sm", run_dir="/run/sm", found=found, cgroups="/groups")
     cpus = [Cpu(number) for number in range(8)]
     return drawn(placement=place(drawn().cpu_users, cpus, test.placement))
-
-
-def shown(test: Test) -> str:
-    """Return the axes of a test that are not the usual ones."""
-    values = {axis: getattr(test, axis) for axis in AXES}
-    chosen = [f"{name}={value}" for name, value in values.items() if value != AXES[name].default]
-    return " ".join(chosen) or "usual"
 
 
 def word(value: Any) -> Any:

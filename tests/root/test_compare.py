@@ -38,22 +38,6 @@ exec {program} "$@"
 Switchmark = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-@pytest.fixture
-def switchmark(
-    cli: Callable[..., tuple[int, str, str]],
-    traffic_program: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Switchmark:
-    monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
-
-    def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
-        return subprocess.CompletedProcess(arguments, *cli(*arguments))
-
-    return run
-
-
 BUSY = "cannot tell: doubts about one side may explain the difference"
 GATE = ("compare", "runs/old", "runs/new", "--fail-on", "slower:3%")
 
