@@ -94,7 +94,7 @@ check-python:
 	ruff check --quiet $(PYTHON_DIRS)
 check-docs:
 	codespell *.md docs campaigns src tools bench traffic agent
-	codespell --ignore-words-list copyin,iif,nam,notin,repport,runn,statuss,swich,switchs tests
+	codespell --ignore-words-list copyin,iif,nam,notin,repport,runn,statuss,swich,switchs,wronly tests
 	.venv/bin/python -m pytest -q -m "not slow" tests/unit/test_guide_pages.py tests/unit/test_site.py
 check-types:
 	mypy
