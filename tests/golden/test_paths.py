@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from golden.test_campaigns import shown
+from golden_cases import text_of_cases
 from recorded import fresh
 from switchmark.environments import inside
 from switchmark.errors import UsageError
@@ -365,10 +366,8 @@ ROOMS: Mapping[str, Callable[[Path], Iterator[str]]] = {
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_what_is_decided_about_tests(room: str, golden: Golden) -> None:
-    lines = []
-    for name in CASES:
-        lines += [f"# {name}", *ROOMS[room](case(name))]
-    golden(f"paths/{room}.txt", "\n".join([*lines, ""]))
+    told = {name: [*ROOMS[room](case(name))] for name in CASES}
+    golden(f"paths/{room}.txt", text_of_cases(told))
 
 
 # --- what several tests share ----------------------------------------------------------------
@@ -435,22 +434,23 @@ def in_place(found: Placement) -> str:
 
 
 def test_the_placements_of_parts(golden: Golden) -> None:
-    lines = []
+    told: dict[str, list[str]] = {}
     for machine, parts in product(MACHINES, PARTS):
-        lines.append(f"# {parts} on {machine}")
+        lines = told[f"{parts} on {machine}"] = []
         before: dict[str, str] = {}
         for policy in (*POLICIES, "0-2", "1+3", "2,4-5", "", "none", "unpinned:x"):
             for share, nodes in ((False, {}), (True, NODES)):
                 on = PARTS[parts], MACHINES[machine], policy
                 placed = refused(partial(place, *on, may_share=share, nodes=nodes))
-                told = in_place(placed) if isinstance(placed, Placement) else str(placed)
+                found = in_place(placed) if isinstance(placed, Placement) else str(placed)
                 name = f"{policy}{' with NICs' * share}"
-                same = before.setdefault(told, name)
-                lines.append(f"{name}: {told if same == name else f'as {same}'}")
+                same = before.setdefault(found, name)
+                lines.append(f"{name}: {found if same == name else f'as {same}'}")
     near, far = (place(PARTS[name], MACHINES["two"], "unpinned") for name in (*PARTS,)[1:3])
-    lines += [in_place(near.beside(far)), in_place(far.beside(near)), str(near.recorded())]
-    lines += [f"{policy}: {unpinned_only(policy) or 'all'}" for policy in POLICIES]
-    golden("paths/placements.txt", "\n".join([*lines, ""]))
+    told["beside each other"] = [in_place(near.beside(far)), in_place(far.beside(near))]
+    told["as it is recorded"] = [str(near.recorded())]
+    told["unpinned alone"] = [f"{policy}: {unpinned_only(policy) or 'all'}" for policy in POLICIES]
+    golden("paths/placements.txt", text_of_cases(told))
 
 
 ASKED: tuple[list[dict[str, Any]], ...] = (
@@ -502,15 +502,17 @@ CHANGED: Mapping[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("engine", ["raw-mmsg", "dpdk", "udp", "nothing"])
-def test_the_tests_that_share_a_path(engine: str, golden: Golden) -> None:
-    base = Test(engine=engine)
-    lines = [f"no test: {shares_path(base, None)}"]
+def test_the_tests_that_share_a_path(golden: Golden) -> None:
+    told = {}
     changes = [*CHANGED.items(), ("burst", 65), ("burst", 1024), ("frame_size", 9000)]
-    for name, value in changes:
-        other = base.model_copy(update={name: value})
-        lines.append(f"{name} {value}: {shares_path(base, other)} {shares_path(other, base)}")
-    golden(f"paths/shared-{engine}.txt", "\n".join([*lines, ""]))
+    for engine in ("raw-mmsg", "dpdk", "udp", "nothing"):
+        base = Test(engine=engine)
+        told[engine] = [f"no test: {shares_path(base, None)}"]
+        for name, value in changes:
+            other = base.model_copy(update={name: value})
+            shared = shares_path(base, other), shares_path(other, base)
+            told[engine].append(f"{name} {value}: {shared[0]} {shared[1]}")
+    golden("paths/shared.txt", text_of_cases(told))
 
 
 NOISES: tuple[tuple[dict[str, Any], str], ...] = (
