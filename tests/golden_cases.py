@@ -3,8 +3,8 @@ there once.
 
 The heading of such a case names the other. Below it is what differs, from top to bottom: `+` begins
 a line that the other has not, `-` a line that only the other has, and `~` the line in place of the
-other's next one with the same beginning, up to a colon. `@` begins a line that both have, where the
-next change comes behind it. All other lines are those of the other case."""
+other's next one with the same first word. `@` begins a line that both have, where the next change
+comes behind it. All other lines are those of the other case."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from difflib import SequenceMatcher
 
 Lines = Sequence[str]
 
-_HEADING = re.compile(r"## (?P<name>.*?)(, like '(?P<other>.*)'(:|$))?")
+_HEADING = re.compile(r"(?P<name>.*?)(, like '(?P<other>.*)'(:|$))?")
+_FIRST_WORD = re.compile(r"\s*\S+")
 
 
 def text_of_cases(cases: Mapping[str, Lines]) -> str:
@@ -38,14 +39,23 @@ def text_of_cases(cases: Mapping[str, Lines]) -> str:
 
 def cases_of(text: str) -> dict[str, list[str]]:
     """Return the cases of a text, each with all of its lines."""
+    before, *parts = f"\n{text.removesuffix(chr(10))}".split("\n## ")
     cases: dict[str, list[str]] = {}
-    for part in f"\n{text.removesuffix(chr(10))}".split("\n## ")[1:]:
+    for part in parts:
         heading, *lines = part.split("\n")
-        found = _HEADING.fullmatch(f"## {heading}")
+        found = _HEADING.fullmatch(heading)
         assert found is not None
+        assert found["name"] not in cases, f"'{heading}' is there twice"
         other = found["other"]
         cases[found["name"]] = lines if other is None else _changed(cases[other], lines)
+    assert not before, f"'{before}' is in no case"
     return cases
+
+
+def shortened(text: str) -> str:
+    """Return a text of cases, of which each has a heading and all of its lines, with each line that
+    is like one above it once."""
+    return text_of_cases(cases_of(text))
 
 
 def _changes(before: Lines, now: Lines) -> Iterator[str]:
@@ -63,8 +73,8 @@ def _changes(before: Lines, now: Lines) -> Iterator[str]:
 
 def _in_place(gone: Lines, new: Lines) -> Iterator[str]:
     """Yield the changes of lines that follow each other."""
-    beginnings = ([_beginning(line) for line in lines] for lines in (gone, new))
-    for kind, first, end, new_first, new_end in _opcodes(*beginnings):
+    first_words = ([_first_word(line) for line in lines] for lines in (gone, new))
+    for kind, first, end, new_first, new_end in _opcodes(*first_words):
         if kind == "equal":
             yield from (f"~{line}" for line in new[new_first:new_end])
         else:
@@ -89,14 +99,16 @@ def _changed(before: Lines, changes: Lines) -> list[str]:
 
 def _next(lines: Lines, place: int, change: str) -> int:
     """Return which line a change is about, from a place on; -1 if it is about none."""
-    form = _beginning if change[0] == "~" else str
+    form = _first_word if change[0] == "~" else str
     told = form(change[1:])
     numbers = range(place, len(lines)) if change[0] != "+" else ()
     return next((number for number in numbers if form(lines[number]) == told), -1)
 
 
-def _beginning(line: str) -> str:
-    return line.partition(": ")[0]
+def _first_word(line: str) -> str:
+    """Return how a line begins: its indentation and its first word."""
+    found = _FIRST_WORD.match(line)
+    return found[0] if found else ""
 
 
 def _opcodes(before: Lines, now: Lines) -> Sequence[tuple[str, int, int, int, int]]:

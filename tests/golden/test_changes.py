@@ -16,6 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from golden_cases import shortened
 from switchmark import clock
 from switchmark.clock import Clock
 from switchmark.errors import CommandTimedOut, SwitchmarkError, Unavailable
@@ -223,8 +224,8 @@ def test_a_plan_is_carried_out_and_undone(far: bool, golden: Golden, tmp_path: P
         lines = carried_out(plan, tmp_path / "runs", fault, far=far)
         if fault is not None and not any("injected" in line or "Error" in line for line in lines):
             continue
-        text += [f"# failure at {fault}", *lines, ""]
-    golden(f"changes/plan-{'far' if far else 'here'}.txt", "\n".join(text))
+        text += [f"## failure at {fault}", *lines]
+    golden(f"changes/plan-{'far' if far else 'here'}.txt", shortened("\n".join(text)))
 
 
 FAILING: Mapping[str, Plan] = {
@@ -284,9 +285,9 @@ def test_plans_that_fail(golden: Golden, tmp_path: Path) -> None:
     for name, plan in FAILING.items():
         for far in (False, True):
             steps = on(plan, FAR) if far and not isinstance(plan[0], (End, Reserve)) else plan
-            text += [f"# {name}, {'far' if far else 'here'}"]
-            text += [*carried_out(steps, tmp_path / "runs", None, far=far), ""]
-    golden("changes/failing.txt", "\n".join(text))
+            text += [f"## {name}, {'far' if far else 'here'}"]
+            text += carried_out(steps, tmp_path / "runs", None, far=far)
+    golden("changes/failing.txt", shortened("\n".join(text)))
 
 
 # --- leases --------------------------------------------------------------------------------------
@@ -367,10 +368,11 @@ def test_what_is_cleaned(golden: Golden, tmp_path: Path) -> None:
             executor.execute(PLAN)
         run.leases.close()
         run.journal.close()
-    host = Telling(text, 7, far=False)
+    host = Telling([], 7, far=False)
     for dry_run in (True, False, False):
         for run_id in [name for name in names if (base / name).exists()]:
-            text.append(f"# {run_id}, dry run {dry_run}")
-            text += map(str, clean(base, runs=(run_id,), hosts={"local": host}, dry_run=dry_run))
-    shown = "\n".join([*text, ""])
-    golden("changes/cleaned.txt", shown.replace(str(tmp_path), "BASE"))
+            host.text = []
+            cleaned = clean(base, runs=(run_id,), hosts={"local": host}, dry_run=dry_run)
+            told = "\n".join([*host.text, *map(str, cleaned)])
+            text += [f"## {run_id}, dry run {dry_run}", told.replace(run_id, "smRUN")]
+    golden("changes/cleaned.txt", shortened("\n".join(text).replace(str(tmp_path), "BASE")))

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from golden_cases import shortened
 from switchmark.errors import SetupFailed, SwitchmarkError, Unavailable
 from switchmark.hosts.base import Completed
 from switchmark.hosts.recording import RecordingHost
@@ -202,8 +203,8 @@ def test_all_that_can_be_left_is_cleaned(
             part += [f"- {action}" for action in cleaned.actions]
             part += [f"! {failure}" for failure in cleaned.failures]
         part = [line.replace(str(tmp_path), "BASE").replace(run.run, "smRUN") for line in part]
-        text += [f"# {name}", *part, ""]
-    golden("cleaning/runs.txt", "\n".join(text))
+        text += [f"## {name}", *part]
+    golden("cleaning/runs.txt", shortened("\n".join(text)))
 
 
 def test_leases_of_the_dead_are_given_back(golden: Golden, tmp_path: Path) -> None:
@@ -221,14 +222,14 @@ def test_leases_of_the_dead_are_given_back(golden: Golden, tmp_path: Path) -> No
                 dead.take(run, host, f"/proc/sys/{path}", b"7")
                 dead.close()
             host.text, host.refuses = text, refuses
-            text.append(f"# {options}, refused: {refuses}")
+            text.append(f"## {options}, refused: {refuses}")
             try:
                 text += map(str, clean(base, hosts={"local": host}, **options))
             except SwitchmarkError as error:
                 text.append(f"{type(error).__name__}: {error.message}; {error.hint}")
             text.append(f"{host.files['/proc/sys/a']!r} {host.files['/proc/sys/b']!r}")
             leases.MACHINE_WIDE.unlink(missing_ok=True)
-    golden("cleaning/leases.txt", "\n".join([*text, ""]).replace(str(tmp_path), "BASE"))
+    golden("cleaning/leases.txt", shortened("\n".join([*text, ""]).replace(str(tmp_path), "BASE")))
 
 
 def test_nothing_is_cleaned_where_there_are_no_runs(tmp_path: Path) -> None:

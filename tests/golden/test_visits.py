@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from golden_cases import shortened
 from recorded import fresh
 from reported import SECOND
 from switchmark import clock
@@ -300,6 +301,7 @@ LOST = HostTooBusy("the switch died")
 
 
 def test_tests_that_visit_a_lab(site: Site, golden: Golden) -> None:
+    site.text.append("## the lab")
     with opened(site, rerun=2) as lab:
         for name, test, then in (
             ("the first", PLAIN, SLOW),
@@ -309,18 +311,18 @@ def test_tests_that_visit_a_lab(site: Site, golden: Golden) -> None:
             ("a switch that polls", POLLING, POLLING),
             ("the same again", POLLING, None),
         ):
-            site.text.append(f"# {name}")
+            site.text.append(f"## {name}")
             visited(site, lab, test, then=then, number=3, key="k")
-        site.text.append("# a test on its own")
+        site.text.append("## a test on its own")
         record = lab.run(PLAIN, then=SLOW)
         site.text += [
             f"{record.status} {record.number} {record.key!r}",
             f"up: {lab.up is not None}",
         ]
-        site.text.append("# a calibration")
+        site.text.append("## a calibration")
         lab.calibrate(SLOW)
-        site.text.append("# the end")
-    golden("visits/alone.txt", "\n".join([*site.text, ""]))
+        site.text.append("## the end")
+    golden("visits/alone.txt", shortened("\n".join([*site.text, ""])))
 
 
 def test_paths_that_are_kept_or_shared(site: Site, golden: Golden) -> None:
@@ -328,22 +330,27 @@ def test_paths_that_are_kept_or_shared(site: Site, golden: Golden) -> None:
         ("kept", {"keep": True}),
         ("captured", {"capture": 7, "gate": "doubt", "logs": "turns/1"}),
     ):
-        site.text.append(f"# {name}")
+        site.text.append(f"## {name}")
         with opened(site, **options) as lab:
             visited(site, lab, PLAIN, then=SLOW)
-            visited(site, lab, SLOW, number=2)
-            visited(site, lab, SLOW, number=2)
-    site.text.append("# a measurement on a cable is missing")
+            for visit in ("second", "third"):
+                site.text.append(f"## {name}, the {visit} visit")
+                visited(site, lab, SLOW, number=2)
+    site.text.append("## another lab")
     with opened(site) as lab:
         for lacks in ("rate on a cable", "latency on a cable"):
+            site.text.append(f"## before the {lacks} is missing")
             visited(site, lab, PLAIN, then=SLOW)
+            site.text.append(f"## the {lacks} is missing")
             site.lacks = {lacks}
             visited(site, lab, SLOW)
             site.lacks = set()
+        site.text.append("## before a port is gone")
         visited(site, lab, PLAIN, then=SLOW)
+        site.text.append("## a port is gone")
         site.fails["turn"] = 1, TrialFailed("the port is gone")
         visited(site, lab, SLOW)
-    golden("visits/kept.txt", "\n".join([*site.text, ""]))
+    golden("visits/kept.txt", shortened("\n".join([*site.text, ""])))
 
 
 def test_visits_in_rounds(site: Site, golden: Golden) -> None:
@@ -351,6 +358,7 @@ def test_visits_in_rounds(site: Site, golden: Golden) -> None:
     spec = site.specs[0]
     site.specs = [spec, spec.model_copy(update={"repeat": 2})]
     first = TRIAL.model_copy(update={"spec": spec})
+    site.text.append("## the lab")
     with opened(site) as lab:
         for name, options in (
             ("the first round", {"limit": 1, "round": 1}),
@@ -358,20 +366,21 @@ def test_visits_in_rounds(site: Site, golden: Golden) -> None:
             ("the second round", {"limit": 1, "round": 2, "stored": (first,)}),
             ("after its last round", {"limit": 1, "round": 3}),
         ):
-            site.text.append(f"# {name}")
+            site.text.append(f"## {name}")
             visited(site, lab, PLAIN, among=among, **options)
-        site.text.append("# it died while it rested")
+        site.text.append("## it died while it rested")
         site.fails["alive"] = 1, TrialFailed("it died")
         visited(site, lab, PLAIN, among=among, limit=1, round=4)
+        site.text.append("## the round after it")
         visited(site, lab, PLAIN, among=among, limit=1, round=5)
-        site.text.append("# it fails its functional trial after its rest")
+        site.text.append("## it fails its functional trial after its rest")
         site.fails["gate"] = 1, SetupFailed("frames were lost")
         visited(site, lab, PLAIN, among=among, limit=1, round=6)
         for warmup_s in (0.0, 0.5, 0.499):
-            site.text.append(f"# a warm-up of {warmup_s:g} s")
+            site.text.append(f"## a warm-up of {warmup_s:g} s")
             site.specs = [spec.model_copy(update={"warmup_s": warmup_s})]
             visited(site, lab, OTHER, among=among, limit=1, round=1)
-    golden("visits/rounds.txt", "\n".join([*site.text, ""]))
+    golden("visits/rounds.txt", shortened("\n".join([*site.text, ""])))
 
 
 FAILING: Mapping[str, tuple[str, Exception]] = {
@@ -390,40 +399,42 @@ FAILING: Mapping[str, tuple[str, Exception]] = {
 def test_visits_that_fail(site: Site, golden: Golden) -> None:
     for undone in ((), ("could not undo (x): busy",)):
         for name, failing in FAILING.items():
-            site.text.append(f"# {name}, left: {undone}")
+            site.text.append(f"## {name}, left: {undone}")
             site.undone = undone
             site.fails = {failing[0]: (1, failing[1])}
             with opened(site) as lab:
                 try:
                     visited(site, lab, PLAIN, then=SLOW)
+                    site.text.append(f"## {name}, left: {undone}, the next visit")
                     visited(site, lab, SLOW)
                 except KeyError as error:
                     site.text.append(f"raised {error!r}")
                 site.undone = ()
-    golden("visits/failing.txt", "\n".join([*site.text, ""]))
+    golden("visits/failing.txt", shortened("\n".join([*site.text, ""])))
 
 
 def test_background_load_and_refused_undos(site: Site, golden: Golden) -> None:
     noisy = Test(noise="cpu:2")
     for dead in ((), ("smtest-noise", "noise")):
         site.dead = {*dead}
-        site.text.append(f"# background load, dead: {dead}")
+        site.text.append(f"## background load, dead: {dead}")
         with opened(site) as lab:
             names: list[str] = []
             load = noise_of(site.draw(site.locate(noisy), site.workspace, None), CPUS)
             names += [step.name for step in load if isinstance(step, Spawn)]
             site.dead = {*names} if dead else set()
             visited(site, lab, noisy)
-    site.text.append("# an undo that was refused")
+    site.text.append("## an undo that was refused")
     site.dead = set()
     site.refused = ["refused (DEL): no"]
     with opened(site) as lab:
         visited(site, lab, PLAIN)
         assert site.refused == []
+        site.text.append("## an undo that failed")
         site.undone = ("could not undo (x): busy",)
         visited(site, lab, PLAIN)
         site.refused = ["refused (DEL): no"]
-    golden("visits/loaded.txt", "\n".join([*site.text, ""]))
+    golden("visits/loaded.txt", shortened("\n".join([*site.text, ""])))
 
 
 def are(count: int, trials: Sequence[TrialResult]) -> bool:

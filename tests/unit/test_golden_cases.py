@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from golden_cases import cases_of, text_of_cases
+from golden_cases import cases_of, shortened, text_of_cases
 
 CASES = {
     "usual": ["build", "  ip link add", "  ip link set", "steps: 2", "measure", "remove"],
@@ -46,6 +46,8 @@ nothing
 def test_a_case_shows_what_differs_from_one_above_it() -> None:
     assert text_of_cases(CASES) == TEXT
     assert cases_of(TEXT) == CASES
+    whole = (line for name, lines in CASES.items() for line in (f"## {name}", *lines, ""))
+    assert shortened("\n".join(whole).replace("\n\n", "\n")) == TEXT
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -64,6 +66,12 @@ def test_no_case_loses_a_line(seed: int) -> None:
 
 def test_a_line_of_several_is_several_lines() -> None:
     assert cases_of(text_of_cases({"a": ["1\n2", ""]})) == {"a": ["1", "2", ""]}
+
+
+@pytest.mark.parametrize("text", ["x\n## a\n", "## a\n## a\n", "## b, like 'a'\n## a\n"])
+def test_every_line_is_in_a_case_and_no_name_is_there_twice(text: str) -> None:
+    with pytest.raises((AssertionError, KeyError)):
+        cases_of(text)
 
 
 def test_a_line_that_would_be_a_heading_is_no_line_of_a_case() -> None:
