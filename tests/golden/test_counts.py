@@ -13,10 +13,9 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from golden.test_figures import RECORDINGS
 from golden.test_outcomes import apart, changed, flat, leaves
+from golden_cases import shortened, text_of_cases
 from recorded import fresh
 from switchmark.metrics.balance import Way, balanced
 from switchmark.metrics.cpu import cores_by_role, cost
@@ -93,9 +92,13 @@ def frames(**members: Any) -> dict[str, Any]:
     return {**content, "evidence": {"announced": 2, "left_over": 3}, **members}
 
 
-@pytest.mark.parametrize("name", BALANCES)
-def test_the_balance_of_frames(name: str, golden: Golden) -> None:
-    members, options = BALANCES[name]
+def test_the_balance_of_frames(golden: Golden) -> None:
+    told = {name: balance_lines(*case) for name, case in BALANCES.items()}
+    golden("counts/balances.txt", text_of_cases(told))
+
+
+def balance_lines(members: Mapping[str, Any], options: Mapping[str, Any]) -> list[str]:
+    """Return the balance of a trial, and the effect of every number of the trial on it."""
     content = frames(**members)
 
     def of(trial: dict[str, Any]) -> dict[str, Any]:
@@ -109,7 +112,7 @@ def test_the_balance_of_frames(name: str, golden: Golden) -> None:
         if way[0] in ("counters", "per_flow", "lost_at", "evidence", "tx_frames", "lost", "copies"):
             (other,) = changed([content], (0, *way))
             lines.append(f"{'.'.join(map(str, way))}: {apart(base, of(other))}")
-    golden(f"counts/balance-{name.replace(' ', '-').replace(',', '')}.txt", "\n".join([*lines, ""]))
+    return lines
 
 
 # --- costs ---------------------------------------------------------------------------------------
@@ -144,12 +147,12 @@ def test_the_cost_of_a_trial(golden: Golden) -> None:
     lines = []
     for name, content in (("parts", stored), ("cpus", kernel), ("several", several)):
         base = of_record(content)
-        lines += [f"# {name}", *(f"{way}: {value}" for way, value in base.items())]
+        lines += [f"## {name}", *(f"{way}: {value}" for way, value in base.items())]
         for way in leaves(content["trials"]):
             if way[1] in ("cost", "parts", "elapsed_ns", "rx_frames") and name != "several":
                 other = {**content, "trials": changed(content["trials"], way)}
                 lines.append(f"{'.'.join(map(str, way))}: {apart(base, of_record(other))}")
-    golden("counts/cost.txt", "\n".join([*lines, ""]))
+    golden("counts/cost.txt", shortened("\n".join([*lines, ""])))
 
 
 def of_record(content: dict[str, Any]) -> dict[str, Any]:

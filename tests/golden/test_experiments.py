@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from golden.test_campaigns import shown
+from golden_cases import shortened
 from recorded import FACTS, fresh
 from switchmark.campaign import store
 from switchmark.campaign.asked import (
@@ -140,20 +141,21 @@ def test_the_points_of_experiments(golden: Golden) -> None:
     for name in MADE:
         one = made(name)
         for way, how in WAYS.items():
-            lines += [f"# {name} {way}", *listing(planned(one, refusing, {}, **how))]
+            lines += [f"## {name} {way}", *listing(planned(one, refusing, {}, **how))]
             how = {axis: value for axis, value in how.items() if axis != "quick"}
             out = left_out(one, refusing, {}, **how) if "quick" in way else []
             lines += [f"  left out {point.name}: {point.untold}" for point in out]
         for options in OPTIONS:
-            lines += [f"# {name} with {options}", *listing(planned(one, refusing, options))]
-        lines += [f"# {name} in a paper", *(f"  {point.name}" for point in paper_points(one))]
+            lines += [f"## {name} with {options}", *listing(planned(one, refusing, options))]
+        lines += [f"## {name} in a paper", *(f"  {point.name}" for point in paper_points(one))]
         lines += [f"  block {block}" for block in blocks_of(one.campaign)]
+    lines.append("## values in words")
     lines += [
         f"{axis} {value}: {refused(value_words, axis, value)}"
         for axis, value in (("frame-size", [64, "128..64..256"]), ("vlan", None), ("size", 1))
     ]
     lines.append(f"how long: {sorted(HOW_LONG)}")
-    golden("experiments/points.txt", "\n".join([*lines, ""]))
+    golden("experiments/points.txt", shortened("\n".join([*lines, ""])))
 
 
 def refused(work: Callable[..., Any], *arguments: Any) -> Any:
@@ -203,12 +205,12 @@ def test_the_points_of_records(golden: Golden, tmp_path: Path) -> None:
             records = records_of(entry.test for entry in planned(one, refusing, {}, **how))
             for quick in (False, True):
                 found = points_by_tests(one, records, quick=quick)
-                lines += [f"# {name} {way}, quick {quick}", *matched(found)]
+                lines += [f"## {name} {way}, quick {quick}", *matched(found)]
         for each in (4, 64):
             large = [with_cores(record, each, tmp_path / name) for record in records]
             found = points_by_tests(one, [*records[:1], *large])
-            lines += [f"# {name} on a host of {each}", *matched(found)]
-    golden("experiments/records.txt", "\n".join([*lines, ""]))
+            lines += [f"## {name} on a host of {each}", *matched(found)]
+    golden("experiments/records.txt", shortened("\n".join([*lines, ""])))
 
 
 QUICK = "ara-2021/fig4b"
@@ -240,7 +242,7 @@ def test_what_a_run_was_asked_for(golden: Golden, tmp_path: Path) -> None:
         run = kept_run(tmp_path / f"{quick}", name, quick=quick)
         content = json.loads((run.folder / "experiment.json").read_text())
         content |= {"files": sorted(content["files"]), "switchmark": bool(content["switchmark"])}
-        lines += [f"# {name}, quick {quick}", json.dumps(content, indent=1)]
+        lines += [f"## {name}, quick {quick}", json.dumps(content, indent=1)]
         assert (run.folder / "experiment.json").read_text().endswith("}\n")
         of = read(name)
         tests = [entry.test for entry in planned(of, refusing, {"duration": "2"}, quick=quick)]
@@ -253,7 +255,7 @@ def test_what_a_run_was_asked_for(golden: Golden, tmp_path: Path) -> None:
         lines += [f"  left out {point.name}: {point.untold}" for point in run.left_out_of(of)]
         for file in sorted((run.folder / "experiment").rglob("*.*")):
             lines.append(f"  file {file.relative_to(run.folder)}")
-    golden("experiments/asked.txt", "\n".join([*lines, ""]))
+    golden("experiments/asked.txt", shortened("\n".join([*lines, ""])))
 
 
 def test_a_run_that_cannot_be_read(golden: Golden, tmp_path: Path) -> None:

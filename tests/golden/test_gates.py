@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from golden_cases import shortened
 from recorded import fresh
 from switchmark.errors import SwitchmarkError
 from switchmark.lab import gate
@@ -153,7 +154,7 @@ def test_the_tries_of_a_gate(golden: Golden, monkeypatch: pytest.MonkeyPatch) ->
     for name, (sent, options, axes) in TRIES.items():
         for kind in ("refuse", "doubt"):
             path = Path(*sent, **options)
-            lines.append(f"# {name}, {kind}")
+            lines.append(f"## {name}, {kind}")
             try:
                 lines.append(f"  {tried(path, kind, **axes)}")
             except SwitchmarkError as error:
@@ -164,7 +165,7 @@ def test_the_tries_of_a_gate(golden: Golden, monkeypatch: pytest.MonkeyPatch) ->
                 for spec in path.asked
             ]
             lines.append(f"  quiet for {path.quiet_ms} ms, lag {path.lag_s} s")
-    golden("gates/tries.txt", "\n".join([*lines, ""]))
+    golden("gates/tries.txt", shortened("\n".join([*lines, ""])))
 
 
 def test_the_proof_of_a_stepped_load(golden: Golden) -> None:

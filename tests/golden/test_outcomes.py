@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
+from golden_cases import shortened, text_of_cases
 from reported import SECOND, received, report, sent
 from switchmark.lab.outcome import Outcome
 from switchmark.model.counters import PathCounters, PortCounters
@@ -182,8 +181,13 @@ HOSTS: tuple[dict[str, Any], ...] = (
 )
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_the_effect_of_every_number(name: str, golden: Golden) -> None:
+def test_the_effect_of_every_number(golden: Golden) -> None:
+    told = {name: effects_of_numbers(name) for name in CASES}
+    golden("outcomes/numbers.txt", text_of_cases(told))
+
+
+def effects_of_numbers(name: str) -> list[str]:
+    """Return what is found in a case, and what each number of its reports changes."""
     with_path, reports, counters = drawn(CASES[name])
     base = found(with_path, reports, counters)
     assert "error" not in base
@@ -196,7 +200,7 @@ def test_the_effect_of_every_number(name: str, golden: Golden) -> None:
     lines += [
         f"{host}: {apart(base, found(with_path, reports, counters, **host))}" for host in HOSTS
     ]
-    golden(f"outcomes/{name.replace(' ', '-')}.txt", "\n".join([*lines, ""]))
+    return lines
 
 
 def test_the_effect_of_latencies(golden: Golden) -> None:
@@ -210,12 +214,12 @@ def test_the_effect_of_latencies(golden: Golden) -> None:
             if "sent" in task:
                 task["sent"]["lag"] = histogram()
         base = found(with_path, reports, counters)
-        lines += [f"# {axes}", *(f"{way}: {value}" for way, value in base.items())]
+        lines += [f"## {axes}", *(f"{way}: {value}" for way, value in base.items())]
         for way in leaves(reports):
             if {*way} & {*HISTOGRAMS} and way[-1] in ("count", "max", 0):
                 other = found(with_path, changed(reports, way), counters)
                 lines.append(f"{'.'.join(map(str, way))}: {apart(base, other)}")
-    golden("outcomes/latencies.txt", "\n".join([*lines, ""]))
+    golden("outcomes/latencies.txt", shortened("\n".join([*lines, ""])))
 
 
 def lists(value: Any, *way: Any) -> Iterator[tuple[Any, ...]]:
@@ -233,7 +237,7 @@ def test_lists_of_another_length(golden: Golden) -> None:
     for name, axes in CASES.items():
         with_path, reports, counters = drawn(axes)
         base = found(with_path, reports, counters)
-        lines.append(f"# {name}")
+        lines.append(f"## {name}")
         for way in lists(reports):
             if len(way) > 3 and name not in EVERY:
                 continue  # as those of the other cases
@@ -248,7 +252,7 @@ def test_lists_of_another_length(golden: Golden) -> None:
                     within.pop()
                 told = apart(base, found(with_path, other, counters))
                 lines.append(f"{'.'.join(map(str, way))}{' and one' * longer}: {told}")
-    golden("outcomes/lists.txt", "\n".join([*lines, ""]))
+    golden("outcomes/lists.txt", shortened("\n".join([*lines, ""])))
 
 
 def test_the_doubts_of_a_trial(golden: Golden) -> None:

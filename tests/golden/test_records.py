@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from golden.test_outcomes import flat
+from golden_cases import shortened
 from recorded import fresh
 from switchmark.lab.judging import JudgedTrials
 from switchmark.lab.running import RunningPath
@@ -81,15 +82,14 @@ def lines_of(found: Estimate) -> list[str]:
         f"trials {[one.rx_frames for one in found.trials]}, finals {rates}",
         f"goal {found.goal}, verdict {found.verdict}, doubts {found.doubts}",
         *(f"  {way}: {value}" for way, value in told.items()),
-        "",
     ]
 
 
 def test_searches_together(golden: Golden) -> None:
     text: list[str] = []
     for name, searches in SEARCHED.items():
-        text += [f"# {name}", *lines_of(_together(searches))]
-    golden("records/searches.txt", "\n".join(text))
+        text += [f"## {name}", *lines_of(_together(searches))]
+    golden("records/searches.txt", shortened("\n".join(text)))
 
 
 def test_searches_are_repeated(golden: Golden) -> None:
@@ -164,6 +164,6 @@ def test_the_record_of_a_path(golden: Golden) -> None:
                 cast(JudgedTrials, judged),
             )
             content = flat(made.model_dump(mode="json", exclude={"trials", "test"}))
-            text.append(f"# {name}, {len(made.trials)} trials, {found.verdict}")
+            text.append(f"## {name}, {len(made.trials)} trials, {found.verdict}")
             text += [f"{way}: {value}" for way, value in content.items() if value != base.get(way)]
-    golden("records/paths.txt", "\n".join([*text, ""]))
+    golden("records/paths.txt", shortened("\n".join([*text, ""])))

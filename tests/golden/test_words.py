@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from golden.test_figures import all_records, drawn
+from golden_cases import text_of_cases
 from switchmark.errors import UsageError
 from switchmark.metrics.doubts import SPOILS, severity_of
 from switchmark.metrics.doubts import TABLE as DOUBTS
@@ -63,11 +64,11 @@ def test_figures_in_words(golden: Golden) -> None:
 
 
 def test_doubts_and_metrics_in_words(golden: Golden) -> None:
-    lines = [f"{name}: {text}" for name, text in SPOILS.items()]
+    told = {"what they spoil": [f"{name}: {text}" for name, text in SPOILS.items()]}
     for name, doubt in DOUBTS.items():
         said = [f"  {field.name}: {getattr(doubt, field.name)}" for field in fields(doubt)]
-        lines += [name, *said[1:], f"  cure: {doubt.cure}", f"  severity: {doubt.severity}"]
-    golden("words/doubts.txt", "\n".join([*lines, ""]))
+        told[name] = [*said[1:], f"  cure: {doubt.cure}", f"  severity: {doubt.severity}"]
+    golden("words/doubts.txt", text_of_cases(told))
     lines = [f"{name} [{one.unit}]: {one.description}" for name, one in METRICS.items()]
     lines += [f"pattern {pattern}: {meaning}" for pattern, meaning in PATTERNS.items()]
     for name in (*METRICS, "latency.p99.9_us", "latency.p33_us", "profile.symbol.x"):
