@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from golden_cases import text_of_cases
 from refused import MALFORMED, REFUSED
 from switchmark.campaign.load import load
 from switchmark.campaign.values import read_value, read_words, shortened
@@ -146,8 +147,7 @@ def test_every_refusal_in_full(golden: Callable[[str, str], None]) -> None:
                 text.append(f"  hint: {refusal.hint}")
             if refusal.changes:
                 text.append(f"  changes: {'; '.join(map('='.join, refusal.changes))}")
-        text.append("")
-    golden("refusals.txt", _LONG.sub(r"\1...", "\n".join(text)))
+    golden("refusals.txt", _LONG.sub(r"\1...", "\n".join([*text, ""])))
 
 
 def test_every_malformed_campaign_in_full(
@@ -159,8 +159,8 @@ def test_every_malformed_campaign_in_full(
         with pytest.raises(UsageError) as refused:
             load(path, {}, check)
         message = str(refused.value).replace(f"{tmp_path}/", "")
-        text.append(f"# {title}\n{message}\n")
-    golden("malformed.txt", _LONG.sub(r"\1...", "\n".join(text)))
+        text += [f"# {title}", message]
+    golden("malformed.txt", _LONG.sub(r"\1...", "\n".join([*text, ""])))
 
 
 WORDS = ("x", "-1", "0", "1", "1.5", "nan", "inf", "1e12", "maybe", "none", "0%", "101%", "1s")
@@ -180,19 +180,21 @@ RANGES = (
 
 def test_the_meaning_of_words_on_axes(golden: Callable[[str, str], None]) -> None:
     """Axes whose values are names of a table or words of a list have texts of their own."""
-    text = []
+    told = {}
     for name, axis in AXES.items():
         if axis.table or axis.choices:
             continue
         found = {word: str(outcome(read_value, name, word)) for word in WORDS}
-        text.append(f"# {name}")
-        text += [f"{word}: {told}" for word, told in found.items() if told != word]
+        told[name] = [f"{word}: {read}" for word, read in found.items() if read != word]
     for name in ("frame_size", "flows", "rate", "loads", "switch"):
-        text += [f"# {name}", *(f"{word}: {outcome(read_words, name, word)}" for word in RANGES)]
-    text.append(str(outcome(read_words, "flows", "0..1..100000")))
-    text.append(str(outcome(read_words, "flows", "1..1..100000"))[:60])
-    text += [f"'{shortened('x' * count)}'" for count in (60, 61)]
-    golden("words/values.txt", "\n".join([*text, ""]))
+        read = [f"{word}: {outcome(read_words, name, word)}" for word in RANGES]
+        told[f"ranges of {name}"] = read
+    told["long ones"] = [
+        str(outcome(read_words, "flows", "0..1..100000")),
+        str(outcome(read_words, "flows", "1..1..100000"))[:60],
+        *(f"'{shortened('x' * count)}'" for count in (60, 61)),
+    ]
+    golden("words/values.txt", text_of_cases(told))
 
 
 def outcome(read: Callable[[str, str], Any], name: str, word: str) -> Any:
