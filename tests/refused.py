@@ -61,6 +61,14 @@ REFUSED: tuple[tuple[dict[str, Any], list[str]], ...] = (
         ["one queue of an interface of the kernel", "--engine mmap,xdp"],
     ),
     (
+        {"queues": 2, "flows": 8, "engine": "dpdk", "switch": "vpp", "port": "veth"},
+        ["one queue of an interface of the kernel", "--engine mmap,xdp"],
+    ),
+    (
+        {"queues": 9, "flows": 9, "engine": "dpdk", "switch": "testpmd", "port": "vhost-user"},
+        ["virtio-user has up to 8 pairs of queues, not 9", "at most --queues 8"],
+    ),
+    (
         {"function_cores": 2, "flows": 8, "engine": "xdp", "switch": "macvlan"},
         ["a port of kind macvlan has one pair of queues", "--port veth"],
     ),

@@ -27,6 +27,7 @@ _DESCRIPTORS = 1024
 _VHOST, _VIRTIO = "vhost", "virtio-user"
 _MEMIF, _MEMIF_ZERO_COPY = "memif", "memif-zero-copy"
 _AF_PACKET, _AF_XDP = "af_packet", "af_xdp"
+_VIRTIO_QUEUES = 8  # VIRTIO_MAX_VIRTQUEUE_PAIRS of DPDK
 
 _OF_AF_PACKET = frozenset({"NET_RAW", "NET_ADMIN"})
 """af_packet sets the MTU and promiscuous mode of the interface."""
@@ -137,6 +138,12 @@ def _vhost_user(wiring: Wiring, endpoint: Endpoint, index: int, driver: str) -> 
     if endpoint.backend:
         client = 0 if endpoint.server else 1
         return f"net_vhost{index},iface={endpoint.path},queues={wiring.queues},client={client}"
+    if wiring.queues > _VIRTIO_QUEUES:
+        raise UsageError(
+            f"DPDK's virtio-user has up to {_VIRTIO_QUEUES} pairs of queues, not {wiring.queues}",
+            hint=f"at most --queues {_VIRTIO_QUEUES} and --function-cores {_VIRTIO_QUEUES}",
+            axes=("queues", "function_cores", "engine", "port"),
+        )
     several = f",queues={wiring.queues},cq=1" if wiring.queues > 1 else ""
     return (
         f"net_virtio_user{index},mac={endpoint.mac},path={endpoint.path}{several}"

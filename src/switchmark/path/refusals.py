@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import replace
 from itertools import pairwise
 
@@ -73,7 +73,7 @@ def check(test: Test, *, suggest: bool = True) -> list[Refusal]:
         *_placement_reasons(test, path),
         *_noise_reasons(test, path),
         *_copy_reasons(test, path),
-        *_core_reasons(test, path),
+        *_queue_reasons(test, path),
         *_chain_reasons(test, path),
         *_event_reasons(test, path),
     ]
@@ -210,10 +210,9 @@ def _nic_reasons(path: Path) -> list[Refusal]:
 
 
 def _driver_reasons(test: Test, path: Path) -> Iterable[Refusal]:
+    """Yield the refusals of the engine's driver, and of what the engine asks of it."""
     engine, ends = path.engine, [end for _, end in path.ends]
-    if test.driver == "auto":
-        return
-    if test.driver not in engine.drivers:
+    if test.driver not in ("auto", *engine.drivers):
         yield Refusal(
             ("driver", "engine"),
             f"engine {engine.name} has no driver '{test.driver}'",
@@ -275,11 +274,22 @@ def _has_processes(path: Path) -> bool:
     return any(isinstance(step, Spawn) for step in start_switches(path))
 
 
-def _core_reasons(test: Test, path: Path) -> Iterable[Refusal]:
-    """Yield the refusals of functions on several cores."""
+def _queue_reasons(test: Test, path: Path) -> Iterable[Refusal]:
+    """Yield the refusals of functions with several queues a port, and on several cores."""
+    kinds = {kind for part in path.played for kind in part.kinds}
+    several = [axis for axis in ("function_cores", "queues") if getattr(test, axis) > 1]
+    if several and path.engine.user_memory and not KERNEL_PORTS.isdisjoint(kinds):
+        yield Refusal(
+            (*several, "engine", "port"),
+            f"engine {path.engine.name} opens one queue of an interface of the kernel",
+            "--engine mmap,xdp",
+        )
+    if test.function_cores > 1:
+        yield from _core_reasons(test, path, kinds)
+
+
+def _core_reasons(test: Test, path: Path, kinds: Set[PortKind]) -> Iterable[Refusal]:
     cores, engine = test.function_cores, path.engine
-    if cores == 1:
-        return
     if test.flows < cores:
         yield Refusal(
             ("flows", "function_cores"),
@@ -315,19 +325,12 @@ def _core_reasons(test: Test, path: Path) -> Iterable[Refusal]:
             ("function_cores", "function"),
             f"function {test.function} opens one queue of a port: --function-cores 1",
         )
-    kinds = {kind for part in path.played for kind in part.kinds}
     for kind in sorted(kinds - _QUEUED) if engine.queue_a_core and not engine.user_memory else ():
         yield Refusal(
             ("function_cores", "engine", "port"),
             f"engine {engine.name} opens a queue for each core, and a port of kind {kind} has one "
             "pair of queues",
             "--port veth, or --engine mmap",
-        )
-    if engine.user_memory and not KERNEL_PORTS.isdisjoint(kinds):
-        yield Refusal(
-            ("function_cores", "engine", "port"),
-            f"engine {engine.name} opens one queue of an interface of the kernel",
-            "--engine mmap,xdp",
         )
 
 
