@@ -9,6 +9,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, Literal, cast
 
+from golden_cases import shortened
 from switchmark.environments import inside
 from switchmark.errors import SwitchmarkError
 from switchmark.hosts.base import Completed
@@ -53,7 +54,6 @@ def requests_and_end(
         ending = describe(found, inside) if isinstance(found, tuple) else [repr(found)]
     yield from (f"  {' '.join(argv)}" for argv in host.ran)
     yield from ending
-    yield ""
 
 
 def machines() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -84,19 +84,9 @@ def test_nics_by_address_are_found_and_handed_over(golden: Golden) -> None:
     text: list[str] = []
     for name, options in machines():
         for driver, memory in ((VFIO, "hugepages"), (VFIO, "no-huge"), (UIO, "hugepages")):
-            text += [f"# {name}: {driver}, {memory}"]
+            text += [f"## {name}: {driver}, {memory}"]
             text += requests_and_end(Machine(**options), found_and_handed, driver, memory)
-    golden("lending/by-address.txt", "\n".join(folded(text)))
-
-
-def folded(lines: list[str]) -> Iterator[str]:
-    """Yield the parts of a text, and the same part as an earlier one by its name."""
-    first: dict[str, str] = {}
-    for part in "\n".join(lines).split("\n# "):
-        name, _, rest = part.removeprefix("# ").partition("\n")
-        yield f"# {name}"
-        yield f"as {first[rest]}\n" if rest in first else rest
-        first.setdefault(rest, name)
+    golden("lending/by-address.txt", shortened("\n".join(text)))
 
 
 DEVICES: Mapping[str, Device] = {
@@ -112,21 +102,21 @@ def test_a_nic_in_any_state_is_handed_over_or_refused(golden: Golden) -> None:
     text: list[str] = []
     for name, device in DEVICES.items():
         for driver in (VFIO, UIO):
-            text += [f"# {name}: {device}, {driver}"]
+            text += [f"## {name}: {device}, {driver}"]
             text += requests_and_end(Machine(), hand_over, [device], driver, "hugepages")
     several = [
         Device(f"0000:0{number}:00.0", "8086:10d3", "ixgbe" * (number != 4), (name,), "7")
         for number, name in enumerate(("eth10", "eth2", "wan", "eth1", "eth2np1"), 3)
     ]
-    text += ["# several in the order of their interfaces"]
+    text += ["## several in the order of their interfaces"]
     text += requests_and_end(Machine(), hand_over, several, UIO, "hugepages")
     for has_driver in (True, False):
-        text += [f"# bound, with a driver before: {has_driver}"]
-        text += [*describe(bind(A, VFIO, has_driver=has_driver), inside), ""]
+        text += [f"## bound, with a driver before: {has_driver}"]
+        text += describe(bind(A, VFIO, has_driver=has_driver), inside)
     for address in (A, B, "0000:09:00.0"):
-        text += [f"# found: {address}"]
+        text += [f"## found: {address}"]
         text += requests_and_end(Machine(), find_device, address)
-    golden("lending/in-any-state.txt", "\n".join(text))
+    golden("lending/in-any-state.txt", shortened("\n".join(text)))
 
 
 def links() -> Iterator[tuple[str, dict[tuple[str, ...], bytes | Completed]]]:
@@ -167,11 +157,11 @@ def test_nics_of_the_kernel_are_lent_or_refused(golden: Golden) -> None:
     text: list[str] = []
     for name, answers in links():
         for semantics in (None, Semantics.ROUTED, Semantics.LEARNING):
-            text += [f"# {name}: {semantics and semantics.value}"]
+            text += [f"## {name}: {semantics and semantics.value}"]
             text += requests_and_end(
                 RecordingHost(answers), lend, "eth1", "02:00:00:00:00:01", semantics
             )
-    golden("lending/lent.txt", "\n".join(folded(text)))
+    golden("lending/lent.txt", shortened("\n".join(text)))
 
 
 def test_what_comes_in_is_spread_over_cpus(golden: Golden) -> None:
@@ -197,10 +187,10 @@ def test_what_comes_in_is_spread_over_cpus(golden: Golden) -> None:
             files={f"{net}/queues/rx-{number}/rps_cpus": b"0" for number in rps},
         )
         for cpus in ((1,), (3, 1), (1, 2, 35)):
-            text += [f"# queues {queues}, interrupts {interrupts}, RPS {rps}: CPUs {cpus}"]
+            text += [f"## queues {queues}, interrupts {interrupts}, RPS {rps}: CPUs {cpus}"]
             text += requests_and_end(host, spread, "eth1", cpus)
             host.ran.clear()
-    golden("lending/spread.txt", "\n".join(text))
+    golden("lending/spread.txt", shortened("\n".join(text)))
 
 
 def test_nics_are_on_numa_nodes() -> None:
@@ -244,10 +234,10 @@ def test_the_nics_of_a_path_are_found_and_lent(golden: Golden) -> None:
         path = resolve(Test(**axes), prefix="sm0000", run_dir="/run/x", found=found)
         of = partial(host_of, hosts)
         nics = find_nics(of, path)
-        text += [f"# {name}", *(f"{end}: {device}" for end, device in nics.items())]
+        text += [f"## {name}", *(f"{end}: {device}" for end, device in nics.items())]
         try:
             plan = lend_nics(of, path, nics)
-            text += [*describe(plan, inside), ""]
+            text += describe(plan, inside)
         except SwitchmarkError as error:
-            text += [f"{type(error).__name__}: {error.message}", f"hint: {error.hint}", ""]
-    golden("lending/of-a-path.txt", "\n".join(text))
+            text += [f"{type(error).__name__}: {error.message}", f"hint: {error.hint}"]
+    golden("lending/of-a-path.txt", shortened("\n".join(text)))

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from golden.test_outcomes import reports_of
+from golden_cases import text_of_cases
 from reported import SECOND
 from switchmark import clock
 from switchmark.clock import Clock
@@ -304,9 +305,8 @@ def _same_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "secrets", SimpleNamespace(randbelow=lambda most: most - 7))
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_the_course_of_a_trial(name: str, golden: Golden) -> None:
-    golden(f"trials/{name.replace(' ', '-')}.txt", "\n".join([*course(name), ""]))
+def test_the_course_of_trials(golden: Golden) -> None:
+    golden("trials/courses.txt", text_of_cases({name: course(name) for name in CASES}))
 
 
 OPENED: Mapping[str, dict[str, Any]] = {
@@ -322,7 +322,7 @@ OPENED: Mapping[str, dict[str, Any]] = {
 
 
 def test_ports_are_opened_and_opened_again(golden: Golden) -> None:
-    text: list[str] = []
+    told: dict[str, list[str]] = {}
     for name, axes in OPENED.items():
         made = Course(axes)
         made.trials.open(
@@ -333,12 +333,12 @@ def test_ports_are_opened_and_opened_again(golden: Golden) -> None:
             made.text.append(f"turn to {changes}")
             made.trials.turn_to(path_of(**axes, **changes))
         made.trials.end()
-        text += [f"# {name}", *made.text, ""]
-    golden("trials/opened.txt", "\n".join(text))
+        told[name] = made.text
+    golden("trials/opened.txt", text_of_cases(told))
 
 
 def test_trials_that_fail_or_wait(golden: Golden) -> None:
-    text: list[str] = []
+    told: dict[str, list[str]] = {}
     for name, changes in (
         ("a trial", {"dies_at": "alive 1"}),
         ("a trial", {"dies_at": "alive 2"}),
@@ -352,5 +352,5 @@ def test_trials_that_fail_or_wait(golden: Golden) -> None:
         ("an event", {"failure": "it does not come back"}),
         ("an event", {"dies_at": "alive 2"}),
     ):
-        text += [f"# {name}: {changes}", *course(name, **changes), ""]
-    golden("trials/failing.txt", "\n".join(text))
+        told[f"{name}: {changes}"] = course(name, **changes)
+    golden("trials/failing.txt", text_of_cases(told))
