@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from golden.test_outcomes import flat
+from golden_cases import text_of_cases
 from switchmark import clock
 from switchmark.clock import Clock
 from switchmark.errors import SetupFailed
@@ -137,9 +138,18 @@ def pids(*places: str) -> Pids:
     return {place: (10 * (PLACES.index(place) + 1),) for place in places}
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_the_cost_of_a_window(name: str, golden: Golden, monkeypatch: pytest.MonkeyPatch) -> None:
-    axes, options = CASES[name]
+def test_the_costs_of_windows(golden: Golden, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {}
+    for name, case in CASES.items():
+        with monkeypatch.context() as patch:
+            told[name] = window_lines(*case, patch)
+    golden("costs.txt", text_of_cases(told))
+
+
+def window_lines(
+    axes: Mapping[str, Any], options: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
+    """Return what a meter reads in a window, and its cost."""
     text: list[str] = []
     readings = iter(range(1, 9))
 
@@ -182,7 +192,7 @@ def test_the_cost_of_a_window(name: str, golden: Golden, monkeypatch: pytest.Mon
     content = cost.model_dump(mode="json", exclude={"softirq"}, exclude_none=True)
     text += [f"{way}: {value}" for way, value in flat(content).items()]
     text.append(f"{cost.softirq}")
-    golden(f"costs/{name.replace(' ', '-')}.txt", "\n".join([*text, ""]))
+    return text
 
 
 def placed(axes: Mapping[str, Any], cpus: tuple[int, ...]) -> Path:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from golden_cases import text_of_cases
 from recorded_roots import ROOTS, RecordedRoot
 from switchmark.environments import inside
 from switchmark.errors import SwitchmarkError
@@ -66,9 +67,26 @@ def placed(host: RecordedRoot, test: Test) -> Iterator[str]:
             yield f"{steps.message}; {steps.hint}"
 
 
-@pytest.mark.parametrize("name", HOSTS)
-def test_what_would_be_done(name: str, tmp_path: Path, golden: Golden) -> None:
-    host = RecordedRoot(name, tmp_path / name)
+def test_what_would_be_done(tmp_path: Path, golden: Golden) -> None:
+    told: dict[str, list[str]] = {}
+    for name in HOSTS:
+        host = RecordedRoot(name, tmp_path / name)
+        told[name] = host_lines(host)
+        highest = max(cpu.id for cpu in read_cpus(host))
+        for axes in (
+            {"placement": "1"},
+            {"placement": "unpinned"},
+            {"placement": f"0-{highest}"},
+            {"placement": "auto", "noise": f"cpu:{highest}"},
+            {"placement": f"1+{highest}", "noise": "cpu"},
+        ):
+            test = Test.model_validate({"prepare": "all", **axes})
+            told[f"{name}, {axes}"] = [*placed(host, test)]
+    golden("preparing/plans.txt", text_of_cases(told))
+
+
+def host_lines(host: RecordedRoot) -> list[str]:
+    """Return what a host can have, and its state."""
     cpus = read_cpus(host)
     text = [f"can have {can_have(host)}"]
     text += [f"spoils: {words}" for words in spoiling(host)]
@@ -79,17 +97,7 @@ def test_what_would_be_done(name: str, tmp_path: Path, golden: Golden) -> None:
     text.append(f"lost threads {sorted(lost_threads(cpus))}")
     for used in ((), (0,), (1, 2), tuple(cpu.id for cpu in cpus)):
         text.append(f"others than {used}: {other_cpus(host, used)}")
-    highest = max(cpu.id for cpu in cpus)
-    for axes in (
-        {"placement": "1"},
-        {"placement": "unpinned"},
-        {"placement": f"0-{highest}"},
-        {"placement": "auto", "noise": f"cpu:{highest}"},
-        {"placement": f"1+{highest}", "noise": "cpu"},
-    ):
-        text.append(f"# {axes}")
-        text += placed(host, Test.model_validate({"prepare": "all", **axes}))
-    golden(f"preparing/plan-{name}.txt", "\n".join([*text, ""]))
+    return text
 
 
 @pytest.mark.parametrize("name", ["amd", "server"])

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from golden_cases import text_of_cases
 from switchmark.errors import SwitchmarkError
 from switchmark.hosts.recording import RecordingHost, RecordingProcess
 from switchmark.lab import running
@@ -81,7 +82,6 @@ class Site:
         settle()
 
 
-@pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Site:
     made = Site([])
     monkeypatch.setattr(running, "Trials", made.made)
@@ -132,9 +132,14 @@ def said(made: RunningPath, *when: str) -> str:
     return "alive"
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_path_is_built(name: str, site: Site, golden: Golden) -> None:
-    path = resolve(Test(**CASES[name]), prefix="sm0000", run_dir="/run/x")
+def test_paths_are_built(golden: Golden, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {name: built(Test(**axes), site(monkeypatch)) for name, axes in CASES.items()}
+    golden("running.txt", text_of_cases(told))
+
+
+def built(test: Test, site: Site) -> list[str]:
+    """Return how the path of a test is built, and what is said of each process that stops."""
+    path = resolve(test, prefix="sm0000", run_dir="/run/x")
     path = path.placed(place(path.cpu_users, CPUS))
     executor: Any = site
     made = build_path(executor, site.hosts["local"], path, COUNTING)
@@ -152,4 +157,4 @@ def test_a_path_is_built(name: str, site: Site, golden: Golden) -> None:
         process.status = None
     site.stopped = {process.pid for process in site.processes.values()}
     text.append(f"# all are stopped: {said(made)}")
-    golden(f"running/{name.replace(' ', '-')}.txt", "\n".join([*text, ""]))
+    return text
