@@ -15,6 +15,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +31,40 @@ SANITIZED = REPOSITORY / BUILD / "traffic/switchmark-traffic"
 SANITIZED_TOOL = SANITIZED.with_name("switchmark-tool")
 
 
+BURST_NS = 10**10
+"""A trial of a burst ends with its last frame; this is longer than any host takes for it."""
+
+
+@pytest.fixture(scope="module")
+def waiting() -> Iterator[list[Program]]:
+    """Return the programs that wait for a test."""
+    waiting: list[Program] = []
+    yield waiting
+    for program in waiting:
+        program.end()
+
+
 @pytest.fixture
-def program(traffic_program: str) -> Iterator[Program]:
-    program = Program(str(SANITIZED) if SANITIZED.exists() else traffic_program)
+def program(traffic_program: str, waiting: list[Program]) -> Iterator[Program]:
+    """Return a program without ports. One process serves all tests in turn, because its start and
+    its end take longer than most of them. One that ended or complained fails its test, and the next
+    test has another."""
+    if not waiting:
+        waiting.append(Program(str(SANITIZED) if SANITIZED.exists() else traffic_program))
+    program = waiting.pop()
+    program.quiet_ms = 1  # no frame is on its way for longer over a loop
     yield program
+    with suppress(OSError, ValueError):
+        if program.ask("close")["ok"] and not program.complains:
+            waiting.append(program)
+            return
     program.end()
 
 
 def test_a_trial_on_a_loop_loses_nothing(program: Program) -> None:
     program.open_loop()
-    assert program.arm()["ok"]
-    report = program.trial()
+    assert program.arm(sender={"rate_pps": 50_000})["ok"]
+    report = program.trial(2 * 10**7)
     sent, received = report["tasks"][0]["sent"], report["tasks"][1]["received"]
     assert sent["frames"] + sent["unsent"] == 1000
     assert received["frames"] == sent["frames"] == received["latency"]["count"]
@@ -61,7 +85,7 @@ def test_a_burst_has_as_many_frames_as_asked(program: Program) -> None:
     program.open_loop()
     for frames in (1, 31, 32, 33, 5000):
         assert program.arm(sender={"rate_pps": 0, "frames": frames})["ok"]
-        report = program.trial(2 * 10**8)
+        report = program.trial(BURST_NS)
         sent, received = report["tasks"][0]["sent"], report["tasks"][1]["received"]
         assert (sent["frames"], sent["unsent"], received["frames"]) == (frames, 0, frames)
 
@@ -69,35 +93,38 @@ def test_a_burst_has_as_many_frames_as_asked(program: Program) -> None:
 def test_variation_is_counted_between_neighbours_of_a_flow(program: Program) -> None:
     program.open_loop()
     receiver = {"latency": True, "ipdv": True, "flows": 4}
-    load = {"frame_bytes": [64], "address": ADDRESS, "rate_pps": 10000, "flows": 4}
-    members = {"run": 7, "longest_ns": 10**9, "tasks": [load, receiver]}
+    load = {"frame_bytes": [64], "address": ADDRESS, "rate_pps": 0, "frames": 1000, "flows": 4}
+    members = {"run": 7, "longest_ns": BURST_NS, "tasks": [load, receiver]}
     assert program.ask("arm", **members)["ok"]
-    received = program.trial()["tasks"][1]["received"]
-    assert received["frames"] > 100
-    assert received["ipdv"]["count"] == received["frames"] - 4
+    received = program.trial(BURST_NS)["tasks"][1]["received"]
+    assert received["frames"] == 1000
+    assert received["ipdv"]["count"] == 1000 - 4
     assert received["ipdv"]["max"] <= received["latency"]["max"] - received["latency"]["min"]
     assert sum(count for _, count in received["ipdv"]["counts"]) == received["ipdv"]["count"]
 
 
 def test_intervals_are_read_while_a_phase_runs(program: Program) -> None:
-    """Interval 0 has all of its frames before the phase ends; what is read later adds up."""
+    """Interval 0 has all of its frames when later ones have some; what is read later adds up."""
     program.open_loop()
     assert "arm first" in program.ask("series")["error"]
-    assert program.arm(series_ns=10**8, longest_ns=10**9)["ok"]
-    assert program.ask("start", duration_ns=10**9)["ok"]
-    time.sleep(0.3)
-    early = program.ask("series", first=0, count=1)["tasks"]
-    assert program.ask("wait", timeout_ms=5000)["ok"]
-    assert program.ask("drain", quiet_ms=5)["ok"]
+    assert program.arm(series_ns=2 * 10**7, longest_ns=10**10)["ok"]
+    assert program.ask("start", duration_ns=10**10)["ok"]
+    arrived = [0]
+    while not any(arrived[1:]):
+        time.sleep(0.01)
+        early = program.ask("series")["tasks"]
+        arrived = early[1]["received"]["arrived"]
+    assert program.ask("stop")["ok"]
+    assert program.ask("drain", quiet_ms=1)["ok"]
     report = program.ask("report")
     sent, received = (
         task[part]
         for task, part in zip(program.ask("series")["tasks"], ("sent", "received"), strict=True)
     )
     frames = report["tasks"][0]["sent"]["frames"]
-    assert early[0]["sent"]["sent"][0] == sent["sent"][0] > 0
-    assert early[1]["received"]["arrived"][0] == received["arrived"][0] == sent["sent"][0]
-    assert len(sent["sent"]) == 11
+    assert early[0]["sent"]["sent"][0] == sent["sent"][0]
+    assert arrived[0] == received["arrived"][0] == sent["sent"][0]
+    assert len(sent["sent"]) == 501
     assert sum(sent["sent"]) == sum(received["arrived"]) == sum(received["received"]) == frames
     assert sum(n for bins in received["latency"] for _, n in bins) == frames
     assert report["tasks"][1]["received"]["gaps"]["longest"] == []
@@ -105,18 +132,18 @@ def test_intervals_are_read_while_a_phase_runs(program: Program) -> None:
 
 def test_steps_change_the_rate_within_a_phase(program: Program) -> None:
     program.open_loop()
-    assert program.arm(series_ns=10**8, longest_ns=10**9)["ok"]
-    steps = [{"at_ns": 3 * 10**8, "share": 0.5}, {"at_ns": 6 * 10**8, "share": 0}]
-    assert program.ask("start", duration_ns=10**9, steps=steps)["ok"]
+    assert program.arm(sender={"rate_pps": 10**5}, series_ns=10**7, longest_ns=10**8)["ok"]
+    steps = [{"at_ns": 3 * 10**7, "share": 0.5}, {"at_ns": 6 * 10**7, "share": 0}]
+    assert program.ask("start", duration_ns=10**8, steps=steps)["ok"]
     assert program.ask("wait", timeout_ms=5000)["ok"]
-    assert program.ask("drain", quiet_ms=5)["ok"]
+    assert program.ask("drain", quiet_ms=1)["ok"]
     sent = program.ask("report")["tasks"][0]["sent"]
     whole = program.ask("series")["tasks"][0]["sent"]["sent"]
-    assert sent["frames"] + sent["unsent"] == 10_000 * 0.3 + 5_000 * 0.3
+    assert sent["frames"] + sent["unsent"] == 100_000 * 0.03 + 50_000 * 0.03
     assert sum(whole[6:]) == 0
     late, early = {"at_ns": 2, "share": 1}, {"at_ns": 1, "share": 1}
     for wrong in ([late, early], [{"at_ns": 10**10, "share": 1}]):
-        assert "in order within" in program.ask("start", duration_ns=10**9, steps=wrong)["error"]
+        assert "in order within" in program.ask("start", duration_ns=10**8, steps=wrong)["error"]
 
 
 _MOST_S = 600
@@ -169,7 +196,7 @@ def test_a_slow_receiver_does_not_hide_the_waiting(program: Program) -> None:
     assert program.ask("arm", run=7, longest_ns=10**9, tasks=[load, slow])["ok"]
     report = program.trial()
     latency = report["tasks"][1]["received"]["latency"]
-    assert latency["count"] > 50
+    assert latency["count"] > 10
     # One frame alone takes 1 ms; a closed loop would see no more than a burst of them.
     assert latency["max"] > 10**7
     assert latency["sum"] / latency["count"] > 5 * 10**6
@@ -177,18 +204,19 @@ def test_a_slow_receiver_does_not_hide_the_waiting(program: Program) -> None:
 
 def test_one_process_serves_many_trials(program: Program) -> None:
     program.open_loop(take=3)
-    for rate in (1000, 0, 20000):
-        assert program.arm(sender={"rate_pps": rate})["ok"]
-        for phase_ns in (5 * 10**7, 15 * 10**7):
+    for sender in ({"rate_pps": 10_000}, {"rate_pps": 0, "frames": 200}, {"rate_pps": 10_000}):
+        assert program.arm(sender=sender)["ok"]
+        for phase_ns in (2 * 10**7, 3 * 10**7):
             report = program.trial(phase_ns)
             sent, received = report["tasks"][0]["sent"], report["tasks"][1]["received"]
-            assert sent["frames"] == received["frames"] > 0
+            assert sent["frames"] == received["frames"]
+            assert sent["frames"] + sent["unsent"] == sender.get("frames", phase_ns // 10**5)
 
 
 def test_the_control_thread_sleeps_while_frames_move(program: Program) -> None:
     """It wakes ten times a second, and every millisecond at the end of a phase only."""
     program.open_loop()
-    assert program.arm(sender={"rate_pps": 1000}, longest_ns=2 * 10**9)["ok"]
+    assert program.arm(sender={"rate_pps": 1000})["ok"]
     waits = re.compile(r"^voluntary_ctxt_switches:\s+(\d+)", re.MULTILINE)
     status = Path(f"/proc/{program.process.pid}/task/{program.process.pid}/status")
 
@@ -200,7 +228,7 @@ def test_the_control_thread_sleeps_while_frames_move(program: Program) -> None:
         assert after is not None
         return int(after[1]) - int(before[1])
 
-    short, long = woken(10**8), woken(11 * 10**8)
+    short, long = woken(10**7), woken(21 * 10**7)
     assert long - short < 50
 
 
@@ -218,20 +246,19 @@ def test_a_start_that_has_passed_is_told_and_not_made_up_for(program: Program) -
     assert sent["frames"] + sent["unsent"] == 100_000
     assert sent["unsent"] > 49_000
     assert received["frames"] == sent["frames"]
-    assert max(received["intervals"]) < 40_000
     report = program.trial(2 * 10**7)
     assert report["threads"][0]["started_late_ns"] < 10**7
 
 
 @pytest.mark.parametrize("cores", [2, 3])
-@pytest.mark.parametrize("sender", [{"frames": 1003, "rate_pps": 0}, {"rate_pps": 20_000}])
+@pytest.mark.parametrize("sender", [{"frames": 1003, "rate_pps": 0}, {"rate_pps": 100_000}])
 def test_what_several_cores_did_is_told_as_one(
     program: Program, cores: int, sender: dict[str, Any]
 ) -> None:
     program.open_loop(cores=cores)
     for _ in range(2):
         assert program.arm(sender={**sender, "flows": 7})["ok"]
-        report = program.trial(10**8)
+        report = program.trial(2 * 10**7)
         assert [thread["cores"] for thread in report["threads"]] == [cores]
         assert len(report["ports"]) == 1
         sent, received = (report["tasks"][0]["sent"], report["tasks"][1]["received"])
@@ -266,7 +293,7 @@ def test_cores_share_flows_and_have_cpus_of_their_own(program: Program) -> None:
     assert program.ask("open", ports=[port], threads=threads)["ok"]
     assert "fewer flows than cores" in program.arm()["error"]
     assert program.arm(sender={"flows": 2, "rate_pps": 0, "frames": 64})["ok"]
-    report = program.trial(10**8)
+    report = program.trial(BURST_NS)
     assert report["tasks"][0]["sent"]["cores"] == [[1, 32], [1, 32]]
     assert report["threads"][0]["cpu"] == pair[0]
 
@@ -285,8 +312,8 @@ def test_a_client_with_several_sockets_gets_all_its_answers(program: Program, en
     assert opened["ok"], opened
     load = {"frame_bytes": [64], "address": ADDRESS, "flows": 4, "vary": ["src_port"]}
     asks = {**load, "frames": 400, "burst": 8, "latency": True}
-    assert program.ask("arm", run=7, longest_ns=10**9, tasks=[asks, {"flows": 4}])["ok"]
-    task = program.trial(10**9)["tasks"][0]
+    assert program.ask("arm", run=7, longest_ns=BURST_NS, tasks=[asks, {"flows": 4}])["ok"]
+    task = program.trial(BURST_NS)["tasks"][0]
     assert (task["sent"]["frames"], task["received"]["frames"]) == (400, 400)
     assert task["received"]["flows"] == [[100, 0, 0, 0]] * 4
 
@@ -295,20 +322,19 @@ def test_a_client_with_several_sockets_gets_all_its_answers(program: Program, en
 def test_many_flows_and_sizes_are_told_apart(program: Program, touch: str) -> None:
     program.open_loop()
     load = {
-        "rate_pps": 50000,
+        "rate_pps": 0,
+        "frames": 1500,
         "flows": 300,
         "frame_bytes": [64, 594, 1518],
         "vary": ["src_mac", "src_ip", "src_port"],
     }
     assert program.arm(sender=load, touch=touch)["ok"]
-    report = program.trial()
+    report = program.trial(BURST_NS)
     sent, received = report["tasks"][0]["sent"], report["tasks"][1]["received"]
-    assert received["frames"] == sent["frames"] > 0
+    assert received["frames"] == sent["frames"] == 1500
     assert received["corrupted"] == received["foreign"] == received["stray"] == 0
     if touch != "none":
-        counts = [flow[0] for flow in received["flows"]]
-        assert sum(counts) == received["frames"]
-        assert max(counts) - min(counts) <= 1
+        assert received["flows"] == [[5, 0, 0, 0]] * 300
 
 
 @pytest.mark.parametrize("cores", [1, 2])
@@ -332,22 +358,25 @@ def test_a_receiver_announces_its_mac_again_and_counts_no_announcement(
     """The loop brings back what it announces; in a phase of ten periods it does so nine times."""
     program.open_loop()
     load = {"frame_bytes": [64], "address": ADDRESS, "rate_pps": 10000}
-    ways: dict[str, Any] = {"touch": touch, "announce_every_ns": 10**7}
+    ways: dict[str, Any] = {"touch": touch, "announce_every_ns": 5 * 10**6}
 
     def announcing(again: Any) -> dict[str, Any]:
         hello = {"announce": ADDRESS, "announce_again": again}
         return program.arm(tasks=[load, hello], **ways)
 
     assert announcing(["02:00:00:00:00:09"])["ok"]
+    frames = []
     for _ in range(2):  # each phase has its own
-        sender, receiver = program.trial(10**8)["tasks"]
+        sender, receiver = program.trial(5 * 10**7)["tasks"]
         assert 1 <= receiver["announced"] <= 9
         received = receiver["received"]
-        assert received["frames"] == sender["sent"]["frames"] > 0
+        assert received["frames"] == sender["sent"]["frames"]
+        frames.append(received["frames"])
         assert received["other_phase"] == received["foreign"] == 0
         assert received["corrupted"] == received["stray"] == 0
+    assert any(frames)
     assert announcing([None])["ok"]
-    assert program.trial(10**8)["tasks"][1]["announced"] == 0
+    assert program.trial(2 * 10**7)["tasks"][1]["announced"] == 0
     for wrong in ([], ["02:00:00:00:00:09"] * 2, ADDRESS["dst_mac"]):
         refused = announcing(wrong)["error"]
         assert refused == "arm: announce_again is not a list as long as announce"
@@ -357,12 +386,9 @@ def test_a_receiver_announces_its_mac_again_and_counts_no_announcement(
 def test_flows_share_the_addresses_of_their_sender(program: Program) -> None:
     program.open_loop()
     several = [{**ADDRESS, "src_mac": f"02:00:00:00:01:{i:02x}"} for i in range(3)]
-    load = {"rate_pps": 50000, "flows": 12, "address": several, "vary": ["src_port"]}
+    load = {"rate_pps": 0, "frames": 1200, "flows": 12, "address": several, "vary": ["src_port"]}
     assert program.arm(sender=load)["ok"]
-    received = program.trial()["tasks"][1]["received"]
-    counts = [flow[0] for flow in received["flows"]]
-    assert len(counts) == 12
-    assert max(counts) - min(counts) <= 1
+    assert program.trial(BURST_NS)["tasks"][1]["received"]["flows"] == [[100, 0, 0, 0]] * 12
     refused = program.arm(sender={**load, "flows": 10})
     assert "3 addresses do not share 10 flows evenly" in refused["error"]
     assert "not a list of 1 to 64" in program.arm(sender={**load, "address": []})["error"]
@@ -371,15 +397,16 @@ def test_flows_share_the_addresses_of_their_sender(program: Program) -> None:
 def test_headers_are_compared_with_those_expected(program: Program) -> None:
     program.open_loop()
     load = {"frame_bytes": [64, 594], "address": ADDRESS, "flows": 6, "vary": ["src_mac", "dst_ip"]}
-    members = {"run": 7, "longest_ns": 10**9}
+    load |= {"rate_pps": 0, "frames": 600}
+    members = {"run": 7, "longest_ns": BURST_NS}
     addressing = {"address": ADDRESS, "vary": ["src_mac", "dst_ip"]}
     for expect, broken in ((addressing, 0), ({**addressing, "vary": ["dst_ip"]}, 5)):
         tasks = [load, {"flows": 6, "expect": expect, "latency": True}]
         assert program.ask("arm", **members, tasks=tasks)["ok"]
-        received = program.trial()["tasks"][1]["received"]
+        received = program.trial(BURST_NS)["tasks"][1]["received"]
         headers = received["headers"]
-        assert headers["compared"] == received["frames"] > 60
-        assert headers["broken"] == pytest.approx(received["frames"] * broken / 6, abs=6)
+        assert headers["compared"] == received["frames"] == 600
+        assert headers["broken"] == 100 * broken
         assert received["latency"]["count"] == 0
     # The second flow's source MAC is one more than the first's.
     found, expected = bytes.fromhex(headers["found"]), bytes.fromhex(headers["promised"])
@@ -414,7 +441,7 @@ def test_the_headers_of_sockets_are_compared_by_a_second_one(
             receiver = {"flows": 3, "expect": expect}
             answer = program.arm(tasks=[{**load, "address": sent}, receiver])
             assert answer["ok"], answer
-            received = program.trial(2 * 10**8)["tasks"][1]["received"]
+            received = program.trial(BURST_NS)["tasks"][1]["received"]
             headers = received["headers"]
             assert received["frames"] == 90
             if without:
@@ -432,12 +459,12 @@ def test_a_client_gets_its_answers(program: Program) -> None:
     answer = program.ask(
         "arm",
         run=7,
-        longest_ns=10**9,
-        tasks=[{"frame_bytes": [64], "address": ADDRESS, "rate_pps": 1000, "latency": True}],
+        longest_ns=BURST_NS,
+        tasks=[{"frame_bytes": [64], "address": ADDRESS, "frames": 100, "latency": True}],
     )
     assert answer["ok"], answer
-    task = program.trial()["tasks"][0]
-    assert task["sent"]["frames"] == task["received"]["frames"] > 0
+    task = program.trial(BURST_NS)["tasks"][0]
+    assert task["sent"]["frames"] == task["received"]["frames"] == 100
 
 
 def test_a_report_before_the_start_counts_nothing(program: Program) -> None:
@@ -454,11 +481,11 @@ def test_asking_for_the_time_leaves_a_trial_alone(program: Program) -> None:
     program.open_loop()
     clock = {key: value for key, value in program.ask("clock").items() if key != "ok"}
     assert program.arm(clock={**clock, "ns": clock["ns"] + 10**12}, longest_ns=10**10)["ok"]
-    assert program.ask("start", duration_ns=2 * 10**8)["ok"]
+    assert program.ask("start", duration_ns=10**8)["ok"]
     assert abs(program.ask("clock")["ns"] - clock["ns"]) < 10**11
     assert program.ask("wait")["ok"]
     received = program.ask("report")["tasks"][1]["received"]
-    assert received["latency"]["count"] == received["frames"] > 100
+    assert received["latency"]["count"] == received["frames"] > 0
     assert received["latency"]["max"] < 10**11
     assert received["early"] == 0
 
@@ -483,7 +510,7 @@ def test_frames_of_another_run_are_foreign(program: Program) -> None:
     assert program.ask("start", duration_ns=10**8)["ok"]
     assert program.ask("stop")["ok"]
     assert program.arm(run=8)["ok"]
-    report = program.trial()
+    report = program.trial(2 * 10**7)
     assert report["tasks"][1]["received"]["frames"] == report["tasks"][0]["sent"]["frames"]
 
 
@@ -581,8 +608,8 @@ def test_a_process_has_as_many_threads_as_a_big_server_needs(program: Program) -
             ],
         )
         assert answer["ok"] is ok, answer
-    assert program.arm(sender={"flows": 64, "rate_pps": 6400})["ok"]
-    sent = program.trial()["tasks"][0]["sent"]
+    assert program.arm(sender={"flows": 64, "rate_pps": 64_000})["ok"]
+    sent = program.trial(10**7)["tasks"][0]["sent"]
     assert sent["frames"] + sent["unsent"] == 640
 
 
@@ -626,8 +653,8 @@ def test_bad_loads_are_refused_and_the_program_goes_on(program: Program) -> None
         answer = program.arm(sender=sender)
         assert answer["ok"] is False, sender
         assert reason in answer["error"], (sender, answer)
-    assert program.arm()["ok"]
-    assert program.trial()["tasks"][1]["received"]["frames"] > 0
+    assert program.arm(sender={"rate_pps": 0, "frames": 1})["ok"]
+    assert program.trial(BURST_NS)["tasks"][1]["received"]["frames"] == 1
 
 
 def test_a_line_that_never_ends_is_refused(program: Program) -> None:
@@ -653,9 +680,10 @@ _members = st.dictionaries(
 )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cmd=st.sampled_from(["open", "arm", "start", "close", "stop", "ready"]), members=_members)
 def test_no_command_makes_it_crash(program: Program, cmd: str, members: dict[str, Any]) -> None:
+    """`make check` has fuzzers of the same in C."""
     answer = program.ask(cmd, **members)
     assert answer["ok"] is True or answer["error"]
 
@@ -857,14 +885,18 @@ def test_every_engine_of_the_table_is_known_to_the_program_and_back(traffic_prog
 def test_arrivals_of_any_kind_are_as_many_as_the_rate_says(program: Program, arrivals: str) -> None:
     """The sender reports its lag for every frame that it made."""
     program.open_loop()
-    assert program.arm(sender={"rate_pps": 20000, "arrivals": arrivals, "seed": 5})["ok"]
+    assert program.arm(sender={"rate_pps": 40000, "arrivals": arrivals, "seed": 5})["ok"]
+    frames = []
     for _ in range(2):
-        report = program.trial(10**8)
+        report = program.trial(5 * 10**7)
         sent, received = report["tasks"][0]["sent"], report["tasks"][1]["received"]
         assert sent["frames"] + sent["unsent"] == 2000
-        assert sent["frames"] == sent["lag"]["count"] == received["frames"] > 0
-        assert sent["lag"]["max"] <= sent["lag_max_ns"] + 1
+        lag = sent.get("lag", {"count": 0, "max": 0})
+        assert sent["frames"] == lag["count"] == received["frames"]
+        assert lag["max"] <= sent["lag_max_ns"] + 1
+        frames.append(sent["frames"])
         assert received["reordered"] == received["corrupted"] == 0
+    assert any(frames)
 
 
 def test_single_frames_that_were_due_before_a_late_start_are_unsent(program: Program) -> None:
@@ -879,7 +911,6 @@ def test_single_frames_that_were_due_before_a_late_start_are_unsent(program: Pro
     assert sent["frames"] + sent["unsent"] == 100_000
     assert sent["unsent"] > 49_000
     assert received["frames"] == sent["frames"]
-    assert max(received["intervals"]) < 40_000
 
 
 IPV6 = {
@@ -901,16 +932,16 @@ def test_frames_of_ipv6_have_the_headers_that_were_promised(
     load = {"frame_bytes": [least, 594], "address": address, "rate_pps": 0, "frames": 3000, **flows}
     for touch in ("none", "header", "full"):
         expect = {"expect": {"address": address, "vary": [vary]}, "flows": 300}
-        members = {"run": 7, "longest_ns": 10**9, "touch": touch}
+        members = {"run": 7, "longest_ns": BURST_NS, "touch": touch}
         assert program.ask("arm", tasks=[load, expect], **members)["ok"]
-        received = program.trial(10**8)["tasks"][1]["received"]
+        received = program.trial(BURST_NS)["tasks"][1]["received"]
         assert received["frames"] == received["headers"]["compared"] == 3000
         assert received["headers"]["broken"] == received["corrupted"] == 0
         # All fields are compared.
         for other in ({"ttl": 8}, {"dst_ip6": "2001:2::3"}, {"src_port": 7}, {"vlan": 9 - vlan}):
             wrong = {"expect": {"address": {**address, **other}, "vary": [vary]}, "flows": 300}
             assert program.ask("arm", tasks=[load, wrong], **members)["ok"]
-            headers = program.trial(10**8)["tasks"][1]["received"]["headers"]
+            headers = program.trial(BURST_NS)["tasks"][1]["received"]["headers"]
             assert headers["broken"] == headers["compared"] == 3000
     answer = program.ask("arm", tasks=[{**load, "frame_bytes": [least - 1]}, {}], **members)
     assert f"no size from {least}" in answer["error"]
@@ -954,9 +985,9 @@ def test_frames_in_a_tunnel_have_the_headers_that_were_promised(
 
     def broken(expected: dict[str, Any], **members: Any) -> int:
         expect = {"expect": {"address": expected, "vary": [vary]}, "flows": 300}
-        armed = program.ask("arm", run=7, longest_ns=10**9, tasks=[load, expect], **members)
+        armed = program.ask("arm", run=7, longest_ns=BURST_NS, tasks=[load, expect], **members)
         assert armed["ok"], armed
-        received = program.trial(10**8)["tasks"][1]["received"]
+        received = program.trial(BURST_NS)["tasks"][1]["received"]
         assert received["frames"] == received["headers"]["compared"] == 3000
         assert received["corrupted"] == received["foreign"] == 0
         return int(received["headers"]["broken"])
@@ -972,9 +1003,9 @@ def test_frames_in_a_tunnel_have_the_headers_that_were_promised(
         ):
             expected = {**address, "vxlan": {**address["vxlan"], name: value}}
             assert broken(expected, touch=touch) == 3000
-    answer = program.ask("arm", run=0x08000000, longest_ns=10**9, tasks=[load, {}])
+    answer = program.ask("arm", run=0x08000000, longest_ns=BURST_NS, tasks=[load, {}])
     assert "a VXLAN header begins so" in answer["error"]
-    members = {"run": 7, "longest_ns": 10**9}
+    members = {"run": 7, "longest_ns": BURST_NS}
     answer = program.ask("arm", tasks=[{**load, "frame_bytes": [least - 1]}, {}], **members)
     assert f"no size from {least}" in answer["error"]
     answer = program.ask("arm", tasks=[{"address": {**address, "vlan": 5}}, {}], **members)
@@ -995,16 +1026,16 @@ def test_a_million_flows_have_the_headers_that_were_promised(
     expected = {"expect": {"address": address, "subflows": subflows}}
     for touch in ("none", "header", "full"):
         tasks = [{**load, "subflows": subflows}, expected]
-        assert program.ask("arm", run=7, longest_ns=10**9, touch=touch, tasks=tasks)["ok"]
-        received = program.trial(10**8)["tasks"][1]["received"]
+        assert program.ask("arm", run=7, longest_ns=BURST_NS, touch=touch, tasks=tasks)["ok"]
+        received = program.trial(BURST_NS)["tasks"][1]["received"]
         assert received["frames"] == received["headers"]["compared"] == 3000
         # Without a sequence number in it, a frame does not tell its flow.
         broken = received["headers"]["broken"]
         assert broken > 2900 if touch == "none" else broken == 0
         assert received["corrupted"] == 0
     tasks = [{**load, "subflows": {**subflows, "first": 6}}, expected]
-    assert program.ask("arm", run=7, longest_ns=10**9, tasks=tasks)["ok"]
-    headers = program.trial(10**8)["tasks"][1]["received"]["headers"]
+    assert program.ask("arm", run=7, longest_ns=BURST_NS, tasks=tasks)["ok"]
+    headers = program.trial(BURST_NS)["tasks"][1]["received"]["headers"]
     assert (headers["compared"], headers["broken"]) == (3000, 3000)
 
 
@@ -1014,7 +1045,7 @@ def test_flow_numbers_of_one_task_have_sub_flows_of_their_own(program: Program) 
     load = {"frame_bytes": [64], "address": ADDRESS, "rate_pps": 0, "frames": 4000, "flows": 4}
     expected = {"flows": 4, "expect": {"address": ADDRESS, "subflows": subflows}}
     tasks = [{**load, "subflows": subflows}, expected]
-    assert program.ask("arm", run=7, longest_ns=10**9, tasks=tasks)["ok"]
-    received = program.trial(10**8)["tasks"][1]["received"]
+    assert program.ask("arm", run=7, longest_ns=BURST_NS, tasks=tasks)["ok"]
+    received = program.trial(BURST_NS)["tasks"][1]["received"]
     assert received["flows"] == [[1000, 0, 0, 0]] * 4
     assert (received["headers"]["compared"], received["headers"]["broken"]) == (4000, 0)
