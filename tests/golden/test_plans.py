@@ -1,19 +1,21 @@
 """These tests hold the exact steps of every switch between physical ports and through a chain, and
-of each variant that differs, one text file each. The other scenarios are in the files of one
-switch; a test checks that they add nothing for other switches."""
+of each variant that differs, one text file for each switch. The other scenarios are in the file of
+one switch; a test checks that they add nothing for other switches."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from folding import FRAMES, Frame, folded, frames, unfolded
+from golden_cases import cases_of, text_of_cases
 from recorded_roots import RecordedRoot
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import inside
@@ -47,7 +49,6 @@ Golden = Callable[[str, str], None]
 
 CONFLISTS = Path(__file__).parents[1] / "unit" / "data" / "cni"
 RUN_DIR = "/run/switchmark/smtest"
-ON_CPU_1 = Placement("pinned", {"switch": Pin((1,))}, None, ())
 PROGRAMS, GUEST = "/opt/switch mark/bin", "share/switchmark/guest"
 _OURS = re.compile(rf"'{PROGRAMS}/(switchmark-\w+)'(?= (boot|enter|redirect|serve|telemetry))")
 
@@ -78,7 +79,7 @@ def between_physical_ports() -> list[str]:
 
 
 def plans() -> Iterator[tuple[str, Test]]:
-    """Yield a name for a golden file, and its test."""
+    """Yield the switch and the name of each plan, and its test."""
     says_nothing_more = set(between_physical_ports()) - {SHOWS_ALL}
     for switch in SWITCHES:
         for scenario in SCENARIOS:
@@ -87,164 +88,171 @@ def plans() -> Iterator[tuple[str, Test]]:
                 yield f"{switch}/{scenario}", test
     remote = {"locality": "remote", "hosts": "left,right"}
     for switch in ("direct", "linux-bridge", "ip-forward", "macvlan", "ovs"):
-        yield f"remote/{switch}", Test(switch=switch, **remote)
+        yield f"{switch}/remote", Test(switch=switch, **remote)
     for switch in ("ovs-dpdk", "vpp"):
         axes = {"engine": "dpdk", "semantics": "learning"}
-        yield f"remote/{switch}-pairs", Test(switch=switch, pairs=2, **axes, **remote)
+        yield f"{switch}/remote-pairs", Test(switch=switch, pairs=2, **axes, **remote)
     static = {"semantics": "static", "pairs": 2, "direction": "bi"}
-    yield "remote/ovs-static-pairs", Test(switch="ovs", **static, **remote)
+    yield "ovs/remote-static-pairs", Test(switch="ovs", **static, **remote)
     for port in ("vhost-user", "memif"):
-        yield f"variants/direct-{port}", Test(switch="direct", engine="dpdk", port=port)
+        yield f"direct/{port}", Test(switch="direct", engine="dpdk", port=port)
     for switch in ("testpmd", "l2fwd", "ovs-dpdk"):
         yield (
-            f"variants/{switch}-static-pairs",
+            f"{switch}/static-pairs",
             Test(switch=switch, engine="dpdk", semantics="static", pairs=2, direction="bi"),
         )
     yield (
-        "variants/testpmd-memif-no-huge",
+        "testpmd/memif-no-huge",
         Test(switch="testpmd", engine="dpdk", port="memif", memory="no-huge"),
     )
     for switch in ("direct", "testpmd"):
         yield (
-            f"variants/{switch}-engine-memif",
+            f"{switch}/engine-memif",
             Test(switch=switch, engine="memif", port="memif", scenario="p2v"),
         )
     yield (
-        "variants/testpmd-engine-memif-kill",
+        "testpmd/engine-memif-kill",
         Test(switch="testpmd", engine="memif", event="kill", dimension="outage"),
     )
     for switch in ("snabb", "fastclick"):
-        yield f"variants/{switch}-vhost-user", Test(switch=switch, engine="dpdk")
+        yield f"{switch}/vhost-user", Test(switch=switch, engine="dpdk")
         learning = {"semantics": "learning", "pairs": 2, "memory": "no-huge"}
-        yield f"variants/{switch}-learning", Test(switch=switch, engine="dpdk", **learning)
+        yield f"{switch}/learning", Test(switch=switch, engine="dpdk", **learning)
     yield (
-        "variants/vpp-learning-copies",
+        "vpp/learning-copies",
         Test(switch="vpp", engine="dpdk", semantics="learning", scenario="v2v", copies=2),
     )
     yield (
-        "variants/vpp-memif-routed",
+        "vpp/memif-routed",
         Test(switch="vpp", engine="dpdk", port="memif", semantics="routed", queues=2, flows=2),
     )
     yield (
-        "variants/vpp-loopback-vpp",
+        "vpp/loopback-vpp",
         Test(switch="vpp", engine="dpdk", port="memif", scenario="loopback", function="vpp"),
     )
-    yield "variants/bess-vhost-user", Test(switch="bess", engine="dpdk", memory="no-huge")
+    yield "bess/vhost-user", Test(switch="bess", engine="dpdk", memory="no-huge")
     for switch in ("testpmd", "fastclick", "vpp", "bess"):
         yield (
-            f"variants/{switch}-connects",
+            f"{switch}/connects",
             Test(switch=switch, engine="dpdk", port="vhost-user", listen="functions"),
         )
-    yield "variants/vale-loopback-vale", Test(switch="vale", scenario="loopback", function="vale")
-    yield "variants/sriov-vf-pci", Test(switch="sriov", engine="dpdk", scenario="v2v")
-    yield "variants/vale-netmap", Test(switch="vale", engine="netmap", scenario="v2v")
-    yield "variants/ip-forward-udp", Test(switch="ip-forward", engine="udp")
+    yield "vale/loopback-vale", Test(switch="vale", scenario="loopback", function="vale")
+    yield "sriov/vf-pci", Test(switch="sriov", engine="dpdk", scenario="v2v")
+    yield "vale/netmap", Test(switch="vale", engine="netmap", scenario="v2v")
+    yield "ip-forward/udp", Test(switch="ip-forward", engine="udp")
     for scenario in ("p2v", "v2v"):
         yield (
-            f"variants/ipvlan-{scenario}",
+            f"ipvlan/{scenario}",
             Test(switch="ipvlan", engine="udp", scenario=scenario),
         )
     yield (
-        "variants/nft-flowtable-udp",
+        "nft-flowtable/udp",
         Test(switch="nft-flowtable", engine="udp", scenario="v2v"),
     )
-    yield "variants/netkit-bi-pairs", Test(switch="netkit", direction="bi", pairs=2)
-    yield "variants/linux-bridge-udp-pairs", Test(engine="udp-mmsg", pairs=2, direction="bi")
-    yield "variants/linux-bridge-host", Test(environment="host", switch_environment="host")
-    yield "variants/ovs-host", Test(switch="ovs", switch_environment="host")
+    yield "netkit/bi-pairs", Test(switch="netkit", direction="bi", pairs=2)
+    yield "linux-bridge/udp-pairs", Test(engine="udp-mmsg", pairs=2, direction="bi")
+    yield "linux-bridge/host", Test(environment="host", switch_environment="host")
+    yield "ovs/host", Test(switch="ovs", switch_environment="host")
     yield (
-        "variants/ovs-dpdk-host",
+        "ovs-dpdk/host",
         Test(switch="ovs-dpdk", engine="dpdk", environment="host", switch_environment="host"),
     )
-    yield "variants/linux-bridge-vm", Test(environment="vm", scenario="p2v")
+    yield "linux-bridge/vm", Test(environment="vm", scenario="p2v")
     yield (
-        "variants/linux-bridge-vm-cpu-limit",
+        "linux-bridge/vm-cpu-limit",
         Test(environment="vm", cpu_limit="function:50"),
     )
     for switch in ("testpmd", "ovs-dpdk"):
-        yield f"variants/{switch}-vm", Test(switch=switch, environment="vm", frame_size=9000)
+        yield f"{switch}/vm", Test(switch=switch, environment="vm", frame_size=9000)
         yield (
-            f"variants/{switch}-vm-dpdk",
+            f"{switch}/vm-dpdk",
             Test(switch=switch, environment="vm", scenario="v2p", engine="dpdk"),
         )
     yield (
-        "variants/ovs-loopback-vm-dpdk",
+        "ovs/loopback-vm-dpdk",
         Test(switch="ovs", environment="vm", scenario="loopback", engine="dpdk"),
     )
     yield (
-        "variants/ovs-loopback-vm",
+        "ovs/loopback-vm",
         Test(switch="ovs", environment="vm", scenario="loopback", function="pcap-bridge"),
     )
     for function in ("l2fwd", "testpmd"):
         yield (
-            f"variants/ovs-loopback-vm-{function}",
+            f"ovs/loopback-vm-{function}",
             Test(switch="ovs", environment="vm", scenario="loopback", function=function),
         )
     of_macs = {"function": "testpmd", "function_semantics": "mac", "chain": 2}
     yield (
-        "variants/ovs-dpdk-loopback-testpmd-mac",
+        "ovs-dpdk/loopback-testpmd-mac",
         Test(switch="ovs-dpdk", engine="dpdk", scenario="loopback", **of_macs),
     )
-    yield "variants/linux-bridge-nics", Test(scenario="p2v", nic="a0=nic0:nic1")
+    yield "linux-bridge/nics", Test(scenario="p2v", nic="a0=nic0:nic1")
     nics = "a0=03:00.0:04:00.0,b0=03:00.1:04:00.1"
     for switch in ("testpmd", "basicfwd", "l2fwd", "ovs-dpdk", "vpp", "bess", "fastclick", "t4p4s"):
-        yield f"variants/{switch}-nic-pci", Test(switch=switch, scenario="p2p", nic=nics)
+        yield f"{switch}/nic-pci", Test(switch=switch, scenario="p2p", nic=nics)
     for switch in ("testpmd", "ovs-dpdk"):
         yield (
-            f"variants/{switch}-nic-pci-p2v",
+            f"{switch}/nic-pci-p2v",
             Test(switch=switch, scenario="p2v", engine="dpdk", nic="a0=3b:00.0:3b:00.1"),
         )
     # DPDK numbers NICs by address: what it calls 0 and 3, 1 and 2 are pairs here.
     crossed = "a0=03:00.0:04:00.0,b0=03:00.3:04:00.1,a1=03:00.1:04:00.2,b1=03:00.2:04:00.3"
     for switch in ("testpmd", "l2fwd"):
         yield (
-            f"variants/{switch}-nic-pci-pairs",
+            f"{switch}/nic-pci-pairs",
             Test(switch=switch, scenario="p2p", engine="dpdk", pairs=2, nic=crossed),
         )
-    yield "variants/linux-bridge-xdp-live", Test(engine="xdp-live", burst=1024)
-    yield "variants/linux-bridge-copies", Test(copies=3)
-    yield "variants/linux-bridge-p2v-chain", Test(scenario="p2v", chain=3, direction="bi")
+    yield "linux-bridge/xdp-live", Test(engine="xdp-live", burst=1024)
+    yield "linux-bridge/copies", Test(copies=3)
+    yield "linux-bridge/p2v-chain", Test(scenario="p2v", chain=3, direction="bi")
     yield (
-        "variants/ovs-dpdk-p2v-chain",
+        "ovs-dpdk/p2v-chain",
         Test(switch="ovs-dpdk", engine="dpdk", scenario="p2v", chain=2, function="l2fwd"),
     )
-    yield "variants/linux-bridge-cpu-limit-function", Test(cpu_limit="function:12.5")
+    yield "linux-bridge/cpu-limit-function", Test(cpu_limit="function:12.5")
     yield (
-        "variants/ovs-static-p2p-copies",
+        "ovs/static-p2p-copies",
         Test(switch="ovs", semantics="static", scenario="p2p", copies=3),
     )
     yield (
-        "variants/ovs-dpdk-static-copies",
+        "ovs-dpdk/static-copies",
         Test(switch="ovs-dpdk", engine="dpdk", semantics="static", scenario="p2v", copies=2),
     )
-    yield "variants/ovs-cpu-limit-switch", Test(switch="ovs", cpu_limit="50")
-    yield "variants/linux-bridge-jumbo", Test(frame_size=9000)
-    yield "variants/linux-bridge-shared-process", Test(placement="shared-process")
+    yield "ovs/cpu-limit-switch", Test(switch="ovs", cpu_limit="50")
+    yield "linux-bridge/jumbo", Test(frame_size=9000)
+    yield "linux-bridge/shared-process", Test(placement="shared-process")
+    yield "linux-bridge/docker-daemon", Test(environment="docker")
+    yield "ovs/kernel", Test(switch="ovs")
+    yield "ovs/kernel-host", Test(switch="ovs", switch_environment="host")
+    yield (
+        "ovs/kernel-cores",
+        Test(switch="ovs", semantics="static", scenario="p2p", flows=4, switch_cores=4),
+    )
     for runtime in ("lxc", "docker", "podman"):
-        yield f"variants/linux-bridge-{runtime}", Test(environment=runtime)
+        yield f"linux-bridge/{runtime}", Test(environment=runtime)
         yield (
-            f"variants/ovs-dpdk-in-{runtime}",
+            f"ovs-dpdk/in-{runtime}",
             Test(switch="ovs-dpdk", engine="dpdk", environment=runtime, switch_environment=runtime),
         )
-    yield "variants/linux-bridge-lxc-image", Test(environment="lxc", image="/srv/my image")
-    yield "variants/linux-bridge-podman-image", Test(environment="podman", image="mine:1")
-    yield "variants/ovs-image", Test(switch="ovs@docker:mine:1")
+    yield "linux-bridge/lxc-image", Test(environment="lxc", image="/srv/my image")
+    yield "linux-bridge/podman-image", Test(environment="podman", image="mine:1")
+    yield "ovs/image", Test(switch="ovs@docker:mine:1")
     yield (
-        "variants/vpp-image",
+        "vpp/image",
         Test(switch="vpp@podman:mine:1", engine="memif", event="kill", dimension="outage"),
     )
     cores = {"function_cores": 2, "flows": 8}
-    yield "variants/linux-bridge-function-cores-xdp", Test(engine="xdp", **cores)
+    yield "linux-bridge/function-cores-xdp", Test(engine="xdp", **cores)
     yield (
-        "variants/testpmd-function-cores",
+        "testpmd/function-cores",
         Test(switch="testpmd", engine="dpdk", scenario="p2v", **cores),
     )
     for network, engine in (("macvlan", "raw-mmsg"), ("ptp", "udp-mmsg")):
         yield (
-            f"variants/cni-{network}",
+            f"cni/{network}",
             Test(switch=f"cni:{CONFLISTS}/{network}.conflist", scenario="v2v", engine=engine),
         )
-    yield "variants/macvlan-pairs", Test(switch="macvlan", scenario="p2v", pairs=2)
+    yield "macvlan/pairs", Test(switch="macvlan", scenario="p2v", pairs=2)
     for switch, engine, function in (
         ("testpmd", "dpdk", "testpmd"),
         ("ovs-dpdk", "dpdk", "l2fwd"),
@@ -252,14 +260,32 @@ def plans() -> Iterator[tuple[str, Test]]:
         ("ovs", "raw-mmsg", "pcap-bridge"),
     ):
         yield (
-            f"variants/{switch}-loopback-{function}",
+            f"{switch}/loopback-{function}",
             Test(switch=switch, engine=engine, function=function, scenario="loopback", chain=2),
         )
     for switch, engine in (("linux-bridge", "raw-mmsg"), ("ovs-dpdk", "dpdk")):
         yield (
-            f"variants/{switch}-loopback-chains",
+            f"{switch}/loopback-chains",
             Test(switch=switch, engine=engine, scenario="loopback", chains=2, direction="bi"),
         )
+
+
+def of_the_kernel(*cpus: int) -> dict[str, Any]:
+    placement = Placement("pinned", {"switch": Pin(cpus)}, None, ())
+    return {"found": Findings("kernel"), "placement": placement}
+
+
+# The kernel's datapath on the CPUs that flows are spread over ran on no kernel yet: that of the
+# tests has no module openvswitch.
+FOUND: Mapping[str, dict[str, Any]] = {
+    "linux-bridge/docker-daemon": {
+        "found": Findings(modes={"docker": "daemon at unix:///var/run/docker.sock, cgroup v2"})
+    },
+    "ovs/kernel": of_the_kernel(1),
+    "ovs/kernel-host": of_the_kernel(1),
+    "ovs/kernel-cores": of_the_kernel(1, 2, 3, 4),
+}
+"""What is found on the hosts of plans that depend on it."""
 
 
 @pytest.fixture(autouse=True)
@@ -292,10 +318,10 @@ def on_file(plan: Plan) -> str:
     return short
 
 
-def steps(test: Test) -> str:
+def steps(test: Test, **found: Any) -> str:
     """Return all that is done for a test, one step or comment a line."""
     assert check(test) == []
-    layout = resolve(test, prefix="smtest", run_dir=RUN_DIR)
+    layout = resolve(test, prefix="smtest", run_dir=RUN_DIR, **found)
     plan = (
         *build(layout),
         *(step for switch in layout.switches for step in switch.counters),
@@ -305,11 +331,23 @@ def steps(test: Test) -> str:
     return on_file(plan)
 
 
-@pytest.mark.parametrize(
-    ("name", "test"), list(plans()), ids=lambda v: v if isinstance(v, str) else ""
-)
-def test_the_plan_is_the_one_on_file(name: str, test: Test, golden: Golden) -> None:
-    golden(f"{name}.txt", steps(test))
+def by_switch() -> dict[str, dict[str, Test]]:
+    """Return the tests of each switch by the names of their plans."""
+    tests: dict[str, dict[str, Test]] = defaultdict(dict)
+    for name, test in plans():
+        switch, _, plan = name.partition("/")
+        assert plan not in tests[switch]
+        tests[switch][plan] = test
+    return tests
+
+
+@pytest.mark.parametrize("switch", by_switch())
+def test_the_plans_are_those_on_file(switch: str, golden: Golden) -> None:
+    told = {
+        name: steps(test, **FOUND.get(f"{switch}/{name}", {})).splitlines()
+        for name, test in by_switch()[switch].items()
+    }
+    golden(f"plans/{switch}.txt", text_of_cases(told))
 
 
 @pytest.mark.parametrize(
@@ -363,42 +401,32 @@ def with_events() -> list[str]:
     return [name for name, path in layouts.items() if path.switch.events(path.wiring)]
 
 
-@pytest.mark.parametrize("switch", with_events())
-def test_the_events_of_a_switch_have_plans(switch: str, golden: Golden) -> None:
+def test_the_events_of_switches_have_plans(golden: Golden) -> None:
     """Processes are named by the variables that their start sets."""
-    test = plain(switch, "v2v").model_copy(update={"event": "kill"})
-    layout = resolve(test, prefix="smtest", run_dir=RUN_DIR)
-    text = ""
-    for kind, change in layout.switch.events(layout.wiring).items():
-        steps = (*change.disturb, *change.restore, *layout.switches[0].settled_again)
-        lines = describe((*build(layout), *steps), inside)[-len(describe(steps, inside)) :]
-        text += f"### {kind}: {KINDS[kind]}\n" + "\n".join(lines) + "\n"
-    golden(f"events/{switch}.txt", _OURS.sub(r"\1", text))
-
-
-NO_PLANS = """
-campaigns changes cleaning costs counts experiments figures files gates lending limits matrix
-outcomes paths preparing records running searches standards tables trials turns visits words
-""".split()
-"""The folders of the texts of other tests."""
+    told = {"kinds": [f"{kind}: {words}" for kind, words in KINDS.items()]}
+    for switch in with_events():
+        test = plain(switch, "v2v").model_copy(update={"event": "kill"})
+        layout = resolve(test, prefix="smtest", run_dir=RUN_DIR)
+        for kind, change in layout.switch.events(layout.wiring).items():
+            steps = (*change.disturb, *change.restore, *layout.switches[0].settled_again)
+            lines = describe((*build(layout), *steps), inside)[-len(describe(steps, inside)) :]
+            told[f"{kind} of {switch}"] = _OURS.sub(r"\1", "\n".join(lines)).splitlines()
+    golden("events.txt", text_of_cases(told))
 
 
 def test_every_file_is_the_plan_of_a_test() -> None:
     here = Path(__file__).parent
     files = {
         str(file.relative_to(here).with_suffix(""))
-        for file in here.glob("*/*.txt")
-        if file.parent != FRAMES and file.parent.name not in NO_PLANS
+        for folder in ("plans", "noises", "nics", "preparations")
+        for file in (here / folder).glob("*")
     }
     assert files == {
-        *(name for name, _ in plans()),
+        *(f"plans/{switch}" for switch in by_switch()),
         *(f"noises/{kind}" for kind in NOISES),
-        *(f"events/{switch}" for switch in with_events()),
         *(f"nics/{driver}" for driver in DRIVERS),
         *(f"nics/lent-{name}" for name in LENT),
         "preparations/server",
-        "variants/linux-bridge-docker-daemon",
-        *("variants/ovs-kernel", "variants/ovs-kernel-cores", "variants/ovs-kernel-host"),
     }
 
 
@@ -452,54 +480,18 @@ def test_nics_are_handed_over_by_a_plan(driver: str, golden: Golden) -> None:
     assert tuple(rest) == plan
 
 
-def test_the_users_docker_daemon_is_left_as_it_is(golden: Golden) -> None:
-    layout = resolve(
-        Test(environment="docker"),
-        prefix="smtest",
-        run_dir=RUN_DIR,
-        found=Findings(modes={"docker": "daemon at unix:///var/run/docker.sock, cgroup v2"}),
-    )
-    text = on_file(build(layout))
-    assert "dockerd" not in text
-    golden("variants/linux-bridge-docker-daemon.txt", text)
-
-
-def test_the_kernels_datapath_has_a_plan_too(golden: Golden) -> None:
-    layout = resolve(
-        Test(switch="ovs"),
-        prefix="smtest",
-        run_dir=RUN_DIR,
-        found=Findings("kernel"),
-        placement=ON_CPU_1,
-    )
-    golden("variants/ovs-kernel.txt", on_file(build(layout)))
-
-
-def test_the_kernels_datapath_works_on_the_cpus_that_flows_are_spread_over(golden: Golden) -> None:
-    """It ran on no kernel yet: that of the tests has no module openvswitch."""
-    placement = Placement("pinned", {"switch": Pin((1, 2, 3, 4))}, None, ())
-    test = Test(switch="ovs", semantics="static", scenario="p2p", flows=4, switch_cores=4)
-    layout = resolve(
-        test, prefix="smtest", run_dir=RUN_DIR, found=Findings("kernel"), placement=placement
-    )
-    golden("variants/ovs-kernel-cores.txt", on_file(build(layout)))
-
-
-def test_the_kernels_datapath_has_a_plan_on_the_hosts_own_stack(golden: Golden) -> None:
-    test = Test(switch="ovs", switch_environment="host")
-    layout = resolve(
-        test, prefix="smtest", run_dir=RUN_DIR, found=Findings("kernel"), placement=ON_CPU_1
-    )
-    golden("variants/ovs-kernel-host.txt", on_file(build(layout)))
+def test_the_users_docker_daemon_is_left_as_it_is() -> None:
+    name = "linux-bridge/docker-daemon"
+    assert "dockerd" not in steps(dict(plans())[name], **FOUND[name])
 
 
 @pytest.mark.parametrize("frame", frames(), ids=lambda frame: frame.short)
 def test_a_shared_row_of_steps_is_in_many_plans(frame: Frame) -> None:
     plans_with_it = [
-        file
-        for file in FRAMES.parent.glob("*/*.txt")
-        if file.parent != FRAMES
-        and any(frame.unfold(line) is not None for line in file.read_text().splitlines())
+        name
+        for file in (FRAMES.parent / "plans").glob("*.txt")
+        for name, lines in cases_of(file.read_text()).items()
+        if any(frame.unfold(line) is not None for line in lines)
     ]
     assert len(plans_with_it) > 10
 
