@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
+from itertools import groupby
 
 Lines = Sequence[str]
 
@@ -56,6 +57,12 @@ def shortened(text: str) -> str:
     """Return a text of cases, of which each has a heading and all of its lines, with each line that
     is like one above it once."""
     return text_of_cases(cases_of(text))
+
+
+def counted(lines: Lines) -> list[str]:
+    """Return lines, of those that are the same one after another one with their number."""
+    numbers = [(line, len([*same])) for line, same in groupby(lines)]
+    return [f"{line} ({number} times)" if number > 1 else line for line, number in numbers]
 
 
 def _changes(before: Lines, now: Lines) -> Iterator[str]:

@@ -10,13 +10,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from golden_cases import shortened
+from golden_cases import counted, shortened
 from switchmark import clock
 from switchmark.clock import Clock
 from switchmark.errors import CommandTimedOut, SwitchmarkError, Unavailable
@@ -185,11 +184,6 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def counted(lines: list[str]) -> list[tuple[str, int]]:
-    """Return lines with how often each comes one after another."""
-    return [(line, len([*same])) for line, same in groupby(lines)]
-
-
 def carried_out(plan: Plan, folder: Path, fault: int | None, *, far: bool) -> list[str]:
     """Return what happens when a plan is executed and undone, with a failure of one request."""
     text: list[str] = []
@@ -208,7 +202,7 @@ def carried_out(plan: Plan, folder: Path, fault: int | None, *, far: bool) -> li
         text += [f"told: {refusal}" for refusal in executor.refused]
         text += [f"pending: {in_words(undo)}" for undo in run.journal.pending.values()]
         text.append(f"files {host.files}, stopped with {[p.status for p in host.processes]}")
-        text = [f"{line}{f' ({n} times)' * (n > 1)}" for line, n in counted(text)]
+        text = counted(text)
         steps = folder / "logs/steps.sh"
         if fault is None and steps.exists():
             text += ["", *steps.read_text().splitlines()]
@@ -351,7 +345,7 @@ def test_the_ledger_of_several_roots(golden: Golden, tmp_path: Path) -> None:
             root.end(run)
         root.clean()
     told("the end")
-    golden("changes/ledger.txt", "\n\n".join([*text, ""]))
+    golden("changes/ledger.txt", "\n".join([*text, ""]))
 
 
 def test_what_is_cleaned(golden: Golden, tmp_path: Path) -> None:

@@ -104,8 +104,8 @@ def test_searches_are_repeated(golden: Golden) -> None:
             asked = [(spec.repeat, spec.frames, spec.rate_pps) for spec in switch.asked]
             text += [f"# {name}, {bounds.until_certain}: {len(asked)} trials", str(asked[:3])]
             text += [str(asked[-1]), f"{found.goal}, {found.verdict}, {found.doubts}, "]
-            text += [str(sum(one.rx_frames for one in found.trials)), ""]
-    golden("records/repeats.txt", "\n".join(text))
+            text.append(str(sum(one.rx_frames for one in found.trials)))
+    golden("records/repeats.txt", "\n".join([*text, ""]))
 
 
 def test_stored_trials_are_taken_in_order() -> None:

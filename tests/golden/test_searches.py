@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from golden_cases import text_of_cases
 from switchmark.errors import UsageError
 from switchmark.metrics.latency import from_counts
 from switchmark.model.record import TrialResult, TrialSpec
@@ -123,14 +124,14 @@ def found(estimate: Estimate) -> list[str]:
 
 @pytest.mark.parametrize("name", TABLE)
 def test_the_transcript_of_a_search(name: str, golden: Callable[[str, str], None]) -> None:
-    text = []
+    told = {}
     for title, (members, given) in CASES.items():
         switch = Told(**members)
         trials: list[TrialResult] = []
 
-        def measure(spec: TrialSpec, switch: Told = switch, told: Any = trials) -> TrialResult:
-            told.append(switch(spec))
-            return told[-1]  # type: ignore[no-any-return]
+        def measure(spec: TrialSpec, switch: Told = switch, made: Any = trials) -> TrialResult:
+            made.append(switch(spec))
+            return made[-1]  # type: ignore[no-any-return]
 
         def judge(some: Sequence[TrialResult]) -> str:
             """Say which trials are judged, unless the frames decide."""
@@ -145,5 +146,5 @@ def test_the_transcript_of_a_search(name: str, golden: Callable[[str, str], None
         usual = TABLE[name].usual_durations(bounds)
         lengths = [f"{len([*some])} of {each:.4g} s" for each, some in groupby(usual)]
         lines += [f"usually {', '.join(lengths)}, tells {TABLE[name].tells(bounds):g}"]
-        text += [f"# {title}", *asked(trials), *lines, ""]
-    golden(f"searches/{name.replace(':', '-')}.txt", "\n".join(text))
+        told[title] = [*asked(trials), *lines]
+    golden(f"searches/{name.replace(':', '-')}.txt", text_of_cases(told))

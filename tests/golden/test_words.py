@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from golden.test_figures import all_records, drawn
-from golden_cases import text_of_cases
+from golden_cases import counted, text_of_cases
 from switchmark.errors import UsageError
 from switchmark.metrics.doubts import SPOILS, severity_of
 from switchmark.metrics.doubts import TABLE as DOUBTS
@@ -112,7 +112,7 @@ def test_repeats_in_words(golden: Golden) -> None:
             for found in ([*few], [*few, None], [None], [*many], [*many, None]):
                 values = [SearchValue(one, one, None, False, None) for one in found]
                 lines.append(f"  searched {figures.searched_figure(value, values, unit)}")
-    golden("words/repeats.txt", "\n".join([*lines, ""]))
+    golden("words/repeats.txt", "\n".join([*counted(lines), ""]))
 
 
 def kind_of(record: Record) -> tuple[object, ...]:

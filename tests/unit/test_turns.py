@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from golden_cases import text_of_cases
 from switchmark import clock
 from switchmark.errors import SetupFailed, SwitchmarkError, Unavailable
 from switchmark.hosts.recording import RecordingHost
@@ -116,6 +117,10 @@ class FakeFreezer:
 
 @pytest.fixture
 def room(monkeypatch: pytest.MonkeyPatch) -> Room:
+    return made_room(monkeypatch)
+
+
+def made_room(monkeypatch: pytest.MonkeyPatch) -> Room:
     found = Room()
     now = [0.0]
 
@@ -261,17 +266,24 @@ HOSTS: Mapping[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTS)
 def test_the_course_of_turns(
-    name: str, room: Room, tmp_path: Path, golden: Callable[[str, str], None]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, golden: Callable[[str, str], None]
 ) -> None:
-    options = dict(HOSTS[name])
+    told = {
+        name: course(made_room(monkeypatch), dict(options), tmp_path / name)
+        for name, options in HOSTS.items()
+    }
+    golden("turns.txt", text_of_cases(told))
+
+
+def course(room: Room, options: dict[str, Any], folder: Path) -> list[str]:
+    """Return what happens in visits to a host that take turns."""
     room.host.busy_ns = options.pop("busy_ns", 0)
     for option, value in options.items():
         setattr(room, option, value)
     text: list[str] = []
     third = Test(switch="ip-forward", dimension="latency", rate="1k", repeat=4)
-    with Turns(tmp_path) as lab:
+    with Turns(folder) as lab:
         for number, test in enumerate((BRIDGE, VLAN, third, BRIDGE, third, VLAN, BRIDGE), 1):
             among = (*BOTH, third) if number < 7 else ()
             text.append(f"# visit {number}: {test.switch}")
@@ -280,5 +292,4 @@ def test_the_course_of_turns(
             text += [*room.done, *(f"  {key}: {value}" for key, value in told.items())]
             text.append(f"  up: {[made.number for made in room.labs if made.up]}")
         room.done.clear()
-    text += ["# the end", *room.done, f"left {lab.left}, kept {lab.kept}", ""]
-    golden(f"turns/{name.replace(' ', '-').replace(',', '')}.txt", "\n".join(text))
+    return [*text, "# the end", *room.done, f"left {lab.left}, kept {lab.kept}"]
