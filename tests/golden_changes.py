@@ -39,11 +39,11 @@ def _hunks(before: str, now: str) -> Iterator[tuple[str, ...]]:
 
 def _steps(hunk: tuple[str, ...]) -> int:
     """Return how many steps a hunk changes: a step is a comment and a command, of which either may
-    have changed."""
+    have changed. A mark of `golden_cases` may stand before them."""
     gone, new = ([line[1:] for line in hunk if line[0] == sign] for sign in "-+")
     return max(_commands(gone), _commands(new))
 
 
 def _commands(lines: list[str]) -> int:
-    commands = sum(not line.startswith("#") for line in lines)
+    commands = sum(not line.lstrip("~+-@").startswith("#") for line in lines)
     return commands or len(lines)

@@ -24,6 +24,12 @@ def test_a_hunk_is_shown_once_with_the_number_of_its_files() -> None:
     ]
 
 
+def test_a_step_of_a_case_that_is_like_another_is_a_step() -> None:
+    before = "## p2p\n# a node\nip netns add x\n## v2v, like 'p2p':\n+# a port\n+ip link add p\n"
+    now = before.replace("+ip link add p\n", "+ip link add q\n+# up\n+ip link set q up\n")
+    assert changes_in_words([("a.txt", before, now)])[0].startswith("2 steps changed")
+
+
 def test_a_reason_that_is_worded_anew_is_a_step_and_hunks_of_a_file_are_apart() -> None:
     now = BEFORE.replace("# a node", "# the node").replace("add p", "add q")
     assert changes_in_words([("a.txt", BEFORE, now)])[0] == (
