@@ -59,8 +59,10 @@ def test_the_busy_share_follows_the_load(measure: Measure, switch: str) -> None:
     if shares[0] is None:
         assert shares == [None] * len(LOADS)
         return
+    # Cycles in which a preempted switch had no CPU count as busy.
     unloaded, loaded, saturated = (share or 0.0 for share in shares)
-    assert unloaded < loaded < saturated
+    if not any("host-busy" in trial.doubts for trial in trials):
+        assert unloaded < loaded < saturated
     if not any(DISTURBED & {*trial.doubts} for trial in trials):
         assert unloaded < 0.1
         assert saturated > 0.9

@@ -1005,6 +1005,8 @@ static void looks_run(struct worker *w, struct clock *clock, enum role role,
 	for (int i = 0; i < 2; i++) {
 		list[i].role = role;
 		list[i].step = i ? second : first;
+		if (role == ROLE_SENDER)
+			list[i].sender.until = UINT64_MAX; /* no step of a load, also if late */
 	}
 	*w = (struct worker){ .cpu = -1, .tasks = tasks, .count = 2, .window = &window };
 	watched = w;
