@@ -101,8 +101,14 @@ CABLE_PATHS: dict[str, tuple[dict[str, Any], tuple[dict[str, Any], ...]]] = {
 """The axes of the path of a cable, and those of each of its trials."""
 
 
-@pytest.mark.parametrize(("axes", "trials"), CABLE_PATHS.values(), ids=CABLE_PATHS)
-@pytest.mark.smoke
+@pytest.mark.parametrize(
+    ("axes", "trials"),
+    [
+        pytest.param(*path, marks=[pytest.mark.smoke] if name == "memif-with-queues" else [])
+        for name, path in CABLE_PATHS.items()
+    ],
+    ids=CABLE_PATHS,
+)
 def test_cables(measure: Measure, axes: dict[str, Any], trials: Sequence[dict[str, Any]]) -> None:
     usual = {"switch": "direct", "engine": "dpdk", "offload": "on", "rate": "2k", **axes}
     with sockets_of_before(measure):
