@@ -1,6 +1,7 @@
 """The steps that most plans share, as golden files keep them: one line each, with all that differs
 from plan to plan. tests/golden/frames has the short form of every such row of steps in its first
-line, and the row below it."""
+line, and the row below it. At the end of the short form is on which host the steps are, if the
+reasons of the steps say it."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from pathlib import Path
 
 FRAMES = Path(__file__).parent / "golden" / "frames"
 _FIELD = re.compile(r"(?<!\$)\{([a-z_]+)\}")
+_VALUES = {"words": ".+", "where": r"(?: \(on [^\s()]+\))?"}
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,9 @@ class Frame:
     @classmethod
     def read(cls, text: str) -> Frame:
         """Read a row from its file. Raise ValueError if the short form leaves out what differs."""
-        short, _, long = text.rstrip("\n").partition("\n")
+        short, *rows = text.rstrip("\n").split("\n")
+        short += "{where}"
+        long = "\n".join(row + "{where}" * row.startswith("#") for row in rows)
         if {*_FIELD.findall(short)} != {*_FIELD.findall(long)}:
             raise ValueError(f"'{short}' has not the fields of its row")
         return cls(short, re.compile(_pattern(long), re.MULTILINE), long)
@@ -65,13 +69,13 @@ def _rows(line: str) -> Iterator[str]:
 
 
 def _pattern(template: str) -> str:
-    """Return the expression that matches a template: a field is a word, or several where the
-    template names it `words`, and is the same everywhere."""
+    """Return the expression that matches a template: a field is the same everywhere, and a word if
+    its name is not in `_VALUES`."""
     pattern, end, seen = "", 0, set()
     for field in _FIELD.finditer(template):
         name = field[1]
-        value = ".+" if name == "words" else r"[^\s,()]+"
         pattern += re.escape(template[end : field.start()])
+        value = _VALUES.get(name, r"[^\s,()]+")
         pattern += f"(?P={name})" if name in seen else f"(?P<{name}>{value})"
         seen.add(name)
         end = field.end()
