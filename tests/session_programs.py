@@ -3,20 +3,17 @@ fakes that speak the same protocols with the recorded answers.
 
 A session is a file of JSON lines. A fake takes only the commands, files and questions of its
 session: for everything else it ends, or answers as the real program did when it was asked something
-unknown. It uses the standard library alone, as it runs as a process of a switch.
+unknown. It uses the standard library alone, as it runs as a process of a switch. A session starts
+dozens of fakes: what recorders need, recorders import.
 """
 
 from __future__ import annotations
 
-import ctypes
-import difflib
-import importlib
 import json
 import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -35,11 +32,11 @@ UNRECORDED = 70
 """The exit status of a fake that was given what its session does not have."""
 
 _SHIM = """\
-#!{python}
+#!{python} -IS
 import sys
 sys.path.insert(0, {tests!r})
-import session_programs
-session_programs.main({name!r}, {folder!r})
+import {module}
+{module}.main({name!r}, {folder!r})
 """
 _MODULE = """\
 import sys
@@ -71,10 +68,12 @@ def install(folder: Path, names: Iterable[str], **settings: Any) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "settings.json").write_text(json.dumps(settings))
     words = {"python": sys.executable, "tests": str(Path(__file__).parent), "folder": str(folder)}
+    clients = set() if settings.get("real") else {*CLIENTS, PYTHON}
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shim = _MODULE if name in BESS_MODULES else _SHIM
-        (folder / name).write_text(shim.format(name=name, **words))
+        module = "session_clients" if name in clients else "session_programs"
+        (folder / name).write_text(shim.format(name=name, module=module, **words))
         (folder / name).chmod(0o755)
 
 
@@ -132,9 +131,9 @@ def main(name: str, folder: str) -> None:
     programs = Folder(folder)
     argv = [Path(name).name, *sys.argv[1:]]
     if name in CLIENTS:
-        (record_client if programs.real else fake_client)(programs, name, argv)
+        record_client(programs, name, argv)
     elif name == PYTHON and argv[1] != "-c":
-        python = programs.real.get(PYTHON, sys.executable)
+        python = programs.real[PYTHON]
         os.execv(python, [python, *argv[1:]])
     else:
         (record if programs.real else fake)(programs, name, argv)
@@ -161,10 +160,10 @@ def _stays(argv: list[str]) -> bool:
     return "--dpdk" in argv or "snsh" in argv or argv[:2] in (["vpp", "-c"], ["bessd", "-f"])
 
 
-def _question(programs: Folder, argv: list[str]) -> str:
+def _question(programs: Folder, asked: list[str]) -> str:
     """Return what a client asks, with the files that it names."""
-    words = [programs.plain(word) for word in argv[3:]]
-    files = _given(programs, argv)["files"]
+    words = [programs.plain(word) for word in asked]
+    files = _given(programs, asked)["files"]
     return "\n".join([" ".join(words), *(files[word] for word in words if word in files)])
 
 
@@ -173,6 +172,9 @@ def _question(programs: Folder, argv: list[str]) -> str:
 
 def record(programs: Folder, name: str, argv: list[str]) -> None:
     """Run the real program, and note what it was given and what it answered."""
+    import ctypes
+    import subprocess
+
     real = programs.real[name]
     if not _stays(argv):
         done = subprocess.run([real, *argv[1:]], capture_output=True, check=False)
@@ -216,7 +218,9 @@ def record(programs: Folder, name: str, argv: list[str]) -> None:
 def record_client(programs: Folder, name: str, argv: list[str]) -> None:
     """Run the real client of a switch, and note what it asked and what was answered. `life` is the
     number of the process that answered."""
-    question = _question(programs, argv)
+    import subprocess
+
+    question = _question(programs, argv[3:])
     done = subprocess.run(
         [programs.real[name], *argv[1:]],
         stdin=subprocess.DEVNULL,
@@ -244,6 +248,8 @@ def bess_client(folder: str) -> type:
 
 
 def _recorded_bess(programs: Folder) -> type:
+    import importlib
+
     package = types.ModuleType("real_pybess")
     package.__path__ = [programs.real["pybess"]]
     sys.modules[package.__name__] = package
@@ -393,6 +399,8 @@ class Script:
 
 def unrecorded(programs: Folder, about: str, given: Any, recorded: Any = "") -> str:
     """Return the words for what a session does not have, and keep them for the test."""
+    import difflib
+
     old, new = (
         json.dumps(each, indent=1, ensure_ascii=False).replace("\\n", "\n").splitlines()
         for each in (recorded, given)
@@ -435,24 +443,17 @@ def _fake_command(programs: Folder, argv: list[str]) -> None:
     sys.exit(done["status"])
 
 
-def fake_client(programs: Folder, name: str, argv: list[str]) -> None:
-    """Ask the fake at the socket; without one, fail as the real client did."""
-    with socket.socket(socket.AF_UNIX) as s:
-        try:
-            s.connect(argv[2])
-        except OSError as error:
-            failures = programs.entries("unanswered")
-            words = os.strerror(error.errno or 0)
-            failed = next((entry for entry in failures if words in entry["err"]), None)
-            if failed is None:
-                sys.exit(_failed(unrecorded(programs, f"failure of {name}", words)))
-            sys.stdout.write(programs.own(failed["out"]))
-            sys.stderr.write(programs.own(failed["err"]))
-            sys.exit(failed["status"])
-        s.sendall(_question(programs, argv).encode(errors="surrogateescape"))
-        s.shutdown(socket.SHUT_WR)
-        with s.makefile("rb") as answer:
-            sys.stdout.buffer.write(answer.read())
+def no_answer(name: str, folder: str, error: OSError) -> None:
+    """Fail as the real client did without a switch."""
+    programs = Folder(folder)
+    words = os.strerror(error.errno or 0)
+    failures = programs.entries("unanswered")
+    failed = next((entry for entry in failures if words in entry["err"]), None)
+    if failed is None:
+        sys.exit(_failed(unrecorded(programs, f"failure of {name}", words)))
+    sys.stdout.write(programs.own(failed["out"]))
+    sys.stderr.write(programs.own(failed["err"]))
+    sys.exit(failed["status"])
 
 
 def _fake_bess(programs: Folder) -> type:
@@ -580,10 +581,12 @@ class _Fake:
         life = min(self.life, max((entry.get("life", 0) for entry in entries), default=0))
         return [entry for entry in entries if entry.get("life", life) == life]
 
+    def _answers(self, path: str) -> list[tuple[str, str]]:
+        return [(entry["asked"], entry["answer"]) for entry in self._asked(path)]
+
     def _telemetry(self, peer: socket.socket, path: str) -> None:
         """DPDK's telemetry: a greeting, then a message for each message."""
-        asked = self._asked(path)
-        script = self._script(path, lambda: [(e["asked"], e["answer"]) for e in asked])
+        script = self._script(path, lambda: self._answers(path))
         question = ""
         while True:
             try:
@@ -617,11 +620,10 @@ class _Fake:
                     return
 
     def _vpp(self, peer: socket.socket, path: str) -> None:
-        """VPP's CLI, from one fake to the other: a question, and its answer."""
-        asked = self._asked(path)
-        script = self._script(path, lambda: [(e["asked"], e["answer"]) for e in asked])
+        """VPP's CLI, from one fake to the other: the words of a client, and the answer."""
+        script = self._script(path, lambda: self._answers(path))
         with peer.makefile("rb") as file:
-            question = as_text(file.read())
+            question = _question(self.programs, json.loads(file.read()))
         try:
             answer = script.answer(question)
         except KeyError:
