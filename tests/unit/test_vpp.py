@@ -22,8 +22,8 @@ from switchmark.errors import Unavailable
 from switchmark.hosts.base import Completed
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.cpus import all_but
-from switchmark.model.plan import Plan, Reserve, Run, Spawn, Wait, Write
-from switchmark.model.topology import Endpoint, Memory, PortKind, Semantics, Tuning, Wiring
+from switchmark.model.plan import Plan, Reserve, Run, Wait, Write
+from switchmark.model.topology import Endpoint, PortKind, Semantics, Tuning, Wiring
 from switchmark.switches.vpp import SWITCH
 from wirings import wiring_of
 
@@ -82,56 +82,19 @@ def configured(requested: Wiring) -> str:
 # --- what it is told -------------------------------------------------------------------------
 
 
-def test_a_patch_is_cross_connected_both_ways() -> None:
-    assert typed(wiring()) == [
-        "create vhost-user socket /run/x/ports/p0.sock server hwaddr 02:52:4d:00:00:00 renumber 0",
-        "create vhost-user socket /run/x/ports/p1.sock server hwaddr 02:52:4d:00:00:01 renumber 1",
-        "set interface l2 xconnect VirtualEthernet0/0/0 VirtualEthernet0/0/1",
-        "set interface l2 xconnect VirtualEthernet0/0/1 VirtualEthernet0/0/0",
-        "set interface state VirtualEthernet0/0/0 up",
-        "set interface state VirtualEthernet0/0/1 up",
-    ]
-
-
-def test_a_bridge_domain_has_every_port() -> None:
-    lines = typed(wiring(4, semantics=Semantics.LEARNING))
-    bridged = [line for line in lines if line.startswith("set interface l2 bridge")]
-    assert bridged == [f"set interface l2 bridge VirtualEthernet0/0/{i} 1" for i in range(4)]
-    assert "learn 1 forward 1 uu-flood 1 flood 1" in lines[4]
-
-
-def test_a_router_knows_its_neighbours_before_their_first_frame() -> None:
-    lines = typed(wiring(semantics=Semantics.ROUTED))
-    assert "set interface ip address VirtualEthernet0/0/1 198.18.1.1/24" in lines
-    neighbour = "198.18.1.2 02:53:4d:00:00:01 static"
-    assert f"set ip neighbor VirtualEthernet0/0/1 {neighbour}" in lines
+def test_a_router_is_a_hop_and_a_patch_is_none() -> None:
     assert SWITCH.addressing(wiring(semantics=Semantics.ROUTED))["f0-f1"].routed == 1
     assert SWITCH.addressing(wiring())["f0-f1"].routed == 0
 
 
 def test_memif_and_packet_sockets_have_the_queues_that_were_asked_for() -> None:
-    first, second = typed(wiring(kind=PortKind.MEMIF, queues=2, descriptors=512))[:2]
-    assert first == "create memif socket id 1 filename /run/x/ports/p0.sock"
-    assert second == (
-        "create interface memif id 0 socket-id 1 master hw-addr 02:52:4d:00:00:00 rx-queues 2 "
-        "tx-queues 2 ring-size 512"
-    )
+    second = typed(wiring(kind=PortKind.MEMIF, queues=2, descriptors=512))[1]
+    assert second.endswith(" rx-queues 2 tx-queues 2 ring-size 512")
     first = typed(wiring(kind=PortKind.VETH, queues=2))[0]
-    assert first == (
-        "create host-interface name sm0000-p0 hw-addr 02:52:4d:00:00:00 cksum-gso-disable "
-        "num-rx-queues 2 num-tx-queues 2"
-    )
+    assert first.endswith(" num-rx-queues 2 num-tx-queues 2")
 
 
-def test_as_a_function_it_connects_to_memif_ports_and_takes_interfaces() -> None:
-    ends = {
-        f"f{i}": Endpoint(PortKind.MEMIF, "x", path=f"/run/x/ports/p{i + 4}.sock") for i in (0, 1)
-    }
-    requested = wiring(kind=PortKind.MEMIF, function_ends=ends)
-    assert "slave" in typed(requested)[1]
-    assert "/run/x/ports/p4.sock" in typed(requested)[0]
-    swept = [step.argv for step in SWITCH.start(requested) if isinstance(step, Run)]
-    assert not [argv for argv in swept if "/run/x/ports/p4.sock" in argv]  # the switch's
+def test_as_a_function_it_takes_interfaces() -> None:
     ends = {f"f{i}": Endpoint(PortKind.VETH, "x", ifname=f"sm0000-e{i + 4}") for i in (0, 1)}
     requested = wiring(kind=PortKind.VETH, function_ends=ends)
     assert typed(requested)[0].startswith("create host-interface name sm0000-e4 ")
@@ -165,16 +128,6 @@ def test_workers_on_every_cpu_are_refused_before_anything_is_made() -> None:
     assert SWITCH.start(wiring_of(cores=(0,), program="/opt/vpp"))[0].why != first.why
 
 
-def test_hugepages_are_reserved_where_it_takes_them() -> None:
-    plan = SWITCH.start(wiring(memory=Memory(node=1)))
-    (reserved,) = (step for step in plan if isinstance(step, Reserve))
-    assert (reserved.megabytes, reserved.node) == (40, 1)
-    assert "buffers { buffers-per-numa 16384 page-size default-hugepage }" in configured(wiring())
-    plain = wiring(memory=Memory("no-huge"))
-    assert not [step for step in SWITCH.start(plain) if isinstance(step, Reserve)]
-    assert "page-size default }" in configured(plain)
-
-
 def test_buffers_are_as_many_as_are_asked_for() -> None:
     requested = wiring(tuning=Tuning(buffers=65536))
     assert "buffers { buffers-per-numa 65536 page-size" in configured(requested)
@@ -182,7 +135,7 @@ def test_buffers_are_as_many_as_are_asked_for() -> None:
     assert reserved.megabytes == 160
 
 
-def test_nics_are_those_of_its_dpdk_plugin_and_no_other() -> None:
+def test_nics_have_the_queues_and_rings_that_were_asked_for_and_buffers_for_them() -> None:
     plain = wiring()
     first, second = plain.ports
     ports = (replace(first, nic="0000:03:00.0", nic_peer="0000:04:00.0"), second)
@@ -193,29 +146,9 @@ def test_nics_are_those_of_its_dpdk_plugin_and_no_other() -> None:
         "num-tx-desc 512 } }" in text
     )
     assert "buffers-per-numa 18432" in text
-    assert "set interface l2 xconnect nic0 VirtualEthernet0/0/0" in typed(requested)
-    assert "dpdk {" not in configured(plain)
 
 
-def test_nothing_is_left_of_an_instance_that_was_killed() -> None:
-    plan = SWITCH.start(wiring())
-    (spawn,) = (step for step in plan if isinstance(step, Spawn))
-    runs = [step for step in plan[: plan.index(spawn)] if isinstance(step, Run)]
-    gone = {path for step in runs for path in (step.undo or ())[2:]}
-    shared = {f"/dev/shm/sm0000-vpp-{part}" for part in ("global_vm", "vpe-api")}
-    assert gone == {
-        "/run/x/switch/sm0000-vpp",
-        "/run/x/ports/p0.sock",
-        "/run/x/ports/p1.sock",
-        *shared,
-    }
-
-
-def test_the_plan_waits_for_the_last_port_and_for_every_link() -> None:
-    plan = SWITCH.start(wiring(12))
-    assert isinstance(plan[-1], Wait)
-    assert plan[-1].check.pattern is not None
-    assert "VirtualEthernet0/0/11 " in plan[-1].check.pattern
+def test_a_link_that_is_down_is_told_from_one_that_is_up() -> None:
     found = [
         re.search(step.check.pattern or "$", HARDWARE, re.MULTILINE) is not None
         for step in SWITCH.settled(wiring())
