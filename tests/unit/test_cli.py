@@ -32,7 +32,7 @@ from switchmark.cli.doctor import Finding
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import Exit, Interrupted, Unavailable
 from switchmark.hosts.base import Completed
-from switchmark.hosts.commit import commit
+from switchmark.hosts.commit import own_commit
 from switchmark.model.record import Record
 from switchmark.model.test import AXES, Test
 from switchmark.model.visit import Visit
@@ -749,7 +749,7 @@ def test_the_examples_of_help_are_requests_that_can_be_met(cli) -> None:
 
 @pytest.mark.parametrize("arguments", [["--version"], ["version"]])
 def test_the_version_is_told(arguments: list[str], cli) -> None:
-    commit_id = commit()
+    commit_id = own_commit()
     suffix = f" (commit {commit_id})" if commit_id else ""
     assert cli(*arguments).out == f"switchmark {switchmark.__version__}{suffix}\n"
 
@@ -852,7 +852,7 @@ def program(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]
 
 
 def test_it_runs_as_a_module() -> None:
-    built = f" (commit {commit()})" if commit() else ""
+    built = f" (commit {own_commit()})" if own_commit() else ""
     assert program("--version").stdout == f"switchmark {switchmark.__version__}{built}\n"
 
 

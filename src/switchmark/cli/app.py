@@ -114,9 +114,9 @@ def print_version() -> int:
 
 
 def _print_version() -> None:
-    from switchmark.hosts.commit import commit
+    from switchmark.hosts.commit import own_commit
 
-    built_from = commit()
+    built_from = own_commit()
     print(
         f"switchmark {switchmark.__version__}" + (f" (commit {built_from})" if built_from else "")
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import switchmark
@@ -12,7 +13,14 @@ _WRITTEN = "commit.txt"
 """The file that the build writes into the package."""
 
 
-def commit(package: Path = _PACKAGE) -> str | None:
+@cache
+def own_commit() -> str | None:
+    """Return the commit of this switchmark. It is that of the code that the process has read, so
+    git is asked once."""
+    return commit(_PACKAGE)
+
+
+def commit(package: Path) -> str | None:
     """Return the commit of a package, with `+` appended if files were changed since. git knows it
     for a package in its own work tree; otherwise it is in the file that the build wrote. Return
     None if both are missing."""

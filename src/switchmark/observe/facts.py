@@ -18,7 +18,7 @@ from typing import Any
 from switchmark import __version__
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import Host
-from switchmark.hosts.commit import commit
+from switchmark.hosts.commit import own_commit
 from switchmark.model.choice import chosen
 from switchmark.observe.firmware import firmware_facts
 
@@ -99,7 +99,7 @@ def host_facts(host: Host) -> dict[str, Any]:
         ],
         "versions": {
             "switchmark": __version__,
-            "commit": commit() if host.is_local else None,
+            "commit": own_commit() if host.is_local else None,
             "python": platform.python_version() if host.is_local else None,
             "dpdk": _dpdk(files),
         },
