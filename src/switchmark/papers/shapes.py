@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from statistics import fmean
 from typing import TypeAlias
 
@@ -102,15 +103,24 @@ def _three(x: _Floats, y: _Floats, bends: float) -> tuple[_Floats, _Floats]:
 def _fits(x: _Floats, y: _Floats, places: _Floats) -> tuple[_Floats, _Floats]:
     """Return the squared misfit and the coefficients of connected lines, for each row of places
     where they meet: a constant, a slope, and the change of the slope at each place."""
-    rows, meets = places.shape
-    matrix = np.ones((rows, len(x), 2 + meets))
-    matrix[:, :, 1] = x
-    matrix[:, :, 2:] = np.maximum(x[None, :, None] - places[:, None, :], 0.0)
-    base, upper = np.linalg.qr(matrix)
+    base, upper = _bases(x.tobytes(), places.tobytes(), places.shape)
     along = np.einsum("rni,n->ri", base, y)
     lines = np.linalg.solve(upper, along[:, :, None])[:, :, 0]
     misfits: _Floats = ((y - np.einsum("rni,ri->rn", base, along)) ** 2).sum(axis=1)
     return misfits, lines
+
+
+@lru_cache(maxsize=8)
+def _bases(x: bytes, places: bytes, shape: tuple[int, int]) -> tuple[_Floats, _Floats]:
+    """Return what connected lines have in common whatever their `y`: orthogonal columns for each
+    row of places where they meet, and their coefficients. Most series of a claim share their
+    `x`."""
+    at, meets = np.frombuffer(x), np.frombuffer(places).reshape(shape)
+    matrix = np.ones((shape[0], len(at), 2 + shape[1]))
+    matrix[:, :, 1] = at
+    matrix[:, :, 2:] = np.maximum(at[None, :, None] - meets[:, None, :], 0.0)
+    base, upper = np.linalg.qr(matrix)
+    return base, upper
 
 
 class _Noise:
