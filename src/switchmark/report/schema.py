@@ -33,8 +33,9 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _NUMBER, _COUNT, _TEXT = {"type": "number"}, {"type": "integer"}, {"type": "string"}
 
 
+@cache
 def schema(name: str) -> Schema:
-    """Return a schema by its name in `SCHEMAS`."""
+    """Return a schema by its name in `SCHEMAS`, to be read only."""
     title, make = SCHEMAS[name]
     document = make()
     return {
