@@ -30,10 +30,10 @@ def points(name: str, cpus: int) -> list[PlannedPoint]:
 def answer(
     name: str, claim: Claim, *, is_true: bool, seed: int = 1, noise: float = NOISE
 ) -> ClaimAnswer:
-    """Return the answer to a claim on a host that meets its needs."""
+    """Return the answer to a claim on a host that meets its needs and measured what it is about."""
     needs = claim.needs
     cpus = needs.cores_at_most or MANY_CPUS
-    planned = points(name, cpus)
+    planned = [each for each in points(name, cpus) if each.point.is_at(claim.among)]
     records = measured_on(claim, planned, cpus, is_true=is_true, seed=seed, noise=noise)
     options = frozenset(filter(None, [needs.kernel_option]))
     alone = {"claims": (claim,), "figures": (), "published": ()}
