@@ -43,23 +43,32 @@ esac
 """
 
 
-@pytest.fixture
-def toy(tmp_path: Path) -> Path:
-    """Return a repository with the tags v0 to v5: v2 cannot be built, v4 is slower, v5 too."""
-    folder = tmp_path / "toy"
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the stand-in and a repository with the tags v0 to v5: v2 cannot be
+    built, v4 is slower, v5 too."""
+    made = tmp_path_factory.mktemp("made")
+    folder = made / "toy"
     folder.mkdir()
-    stand_in = tmp_path / "bin/switchmark"
+    stand_in = made / "bin/switchmark"
     stand_in.parent.mkdir()
     stand_in.write_text(STAND_IN)
     stand_in.chmod(0o755)
-    git(folder, "init", "--quiet")
+    git(folder, "init", "--quiet", "--template=")
     for number, speed in enumerate(("10", "11", "broken", "10", "7", "6")):
         (folder / "speed").write_text(f"{speed}\n")
         (folder / "number").write_text(f"{number}\n")
         git(folder, "add", "--all")
         git(folder, "commit", "--quiet", "--message", f"v{number}")
         git(folder, "tag", f"v{number}")
-    return folder
+    return made
+
+
+@pytest.fixture
+def toy(made_once: Path, tmp_path: Path) -> Path:
+    """Return a copy of the repository, with the stand-in beside it."""
+    shutil.copytree(made_once, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "toy"
 
 
 BUILD = 'if grep -q broken speed; then exit 1; fi; cp speed "$OUT/"'
