@@ -443,7 +443,7 @@ def test_a_run_goes_on_to_its_limit_and_is_judged_three_times_at_most(tmp_path: 
     assert found.word == "undecided"
     assert [len(record.trials) for record in records] == [7, 7]
     assert all(record.turns and record.turns.looks == 2 for record in records)
-    found, records = decided(tmp_path / "same", 1.0, "1000")
+    found, records = decided(tmp_path / "same", 1.0, "200")
     assert found.word in ("same", "undecided")
     assert all(record.turns and record.turns.looks <= 3 for record in records)
 

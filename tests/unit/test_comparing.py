@@ -247,7 +247,7 @@ def test_a_claim_of_thirty_equal_pairs_is_seldom_refuted(repeats: int, runs: int
 
 
 def test_a_true_order_is_shown() -> None:
-    draw, runs, held, all_held = random.Random(8), 200, 0, 0
+    draw, runs, held, all_held = random.Random(8), 100, 0, 0
     for _ in range(runs):
         sides = pair(drawn(draw, 1.3, 0.02, 5), drawn(draw, 1.0, 0.02, 5))
         held += answer("order", sides, **ORDER).verdict == "holds"

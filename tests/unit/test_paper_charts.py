@@ -345,7 +345,7 @@ def test_panels_stand_as_in_the_paper_with_words() -> None:
 
 def test_titles_and_captions_are_words_for_a_reader() -> None:
     for name in names():
-        for figure in figures(result_of(name, lambda test: 3e5)):
+        for figure in figures(result_of(name, lambda test: 3e5, quick=True)):
             chart = figure.chart()
             if chart is not None:
                 assert name not in chart.title

@@ -26,19 +26,18 @@ def test_it_is_refused_with_the_reason(axes: dict[str, Any], messages: list[str]
 
 
 @pytest.mark.parametrize("switch", [*SWITCHES])
-@pytest.mark.parametrize("axes", [{}, {"scenario": "loopback"}, {"environment": "vm"}])
 @pytest.mark.parametrize("engine", ["raw-mmsg", "udp", "dpdk", "null"])
-def test_a_change_that_a_refusal_suggests_is_accepted(
-    switch: str, axes: dict[str, str], engine: str
-) -> None:
-    test = Test(switch=switch, engine=engine, **axes)
-    reasons = {refusal.why for refusal in check(test)}
-    for refusal in check(test):
-        for name, value in refusal.changes:
-            left = {refusal.why for refusal in check(test.model_copy(update={name: value}))}
-            assert left <= reasons - {refusal.why}
-            assert f"--{name} " in str(refusal.hint)
-            assert value in str(refusal.hint)
+def test_a_change_that_a_refusal_suggests_is_accepted(switch: str, engine: str) -> None:
+    for axes in ({}, {"scenario": "loopback"}, {"environment": "vm"}):
+        test = Test(switch=switch, engine=engine, **axes)
+        refusals = check(test)
+        reasons = {refusal.why for refusal in refusals}
+        for refusal in refusals:
+            for name, value in refusal.changes:
+                left = {refusal.why for refusal in check(test.model_copy(update={name: value}))}
+                assert left <= reasons - {refusal.why}, axes
+                assert f"--{name} " in str(refusal.hint), axes
+                assert value in str(refusal.hint), axes
 
 
 def test_a_switch_whose_ports_an_engine_cannot_open_is_suggested_an_engine() -> None:

@@ -247,7 +247,7 @@ def test_a_search_that_was_cut_anywhere_goes_on_as_if_it_was_not(name: str, nois
     whole = repeat_search(TABLE[name], measure, bounds)
     stored = [TrialResult.model_validate_json(one.model_dump_json()) for one in trials]
     # Of hundreds of trials some places, since each is a search from its beginning.
-    step = max(1, len(trials) // 60)
+    step = max(1, len(trials) // 15)
     for cut in {*range(0, len(trials) + 1, step), len(trials)}:
         rest = iter(trials[cut:])
 
