@@ -1,4 +1,5 @@
-"""These tests drive Snabb without a host: its script, and the parsing of its files."""
+"""These tests drive Snabb without a host: its memory, its refusals, and the parsing of its
+files."""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ from hypothesis import strategies as st
 from switchmark.errors import Unavailable
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.counters import PortCounters
-from switchmark.model.plan import HOST, Node, Plan, Reserve, Run, Spawn, Write
+from switchmark.model.plan import Node, Reserve
 from switchmark.model.test import Test
-from switchmark.model.topology import Memory, PortKind, Semantics, Wiring
+from switchmark.model.topology import Memory, Semantics, Wiring
 from switchmark.path.assembly import switch_needs
 from switchmark.path.resolving import resolve
 from switchmark.switches.base import Counters
@@ -45,83 +46,15 @@ def _bare_program(monkeypatch: pytest.MonkeyPatch) -> None:
 wiring = partial(wiring_of, node=Node("sm0000-sw", "netns"), program="snabb")
 
 
-def script(plan: Plan) -> str:
-    (write,) = (step for step in plan if isinstance(step, Write))
-    assert write.path == "/run/x/switch/sm0000-snabb/switch.lua"
-    return write.content.decode()
-
-
 def megabytes(wiring: Wiring) -> list[int]:
     return [step.megabytes for step in SWITCH.start(wiring) if isinstance(step, Reserve)]
 
 
-def test_it_connects_to_functions_that_listen() -> None:
-    ends = SWITCH.endpoints(wiring())
-    assert [end.path for end in ends.values()] == ["/run/x/ports/p0.sock", "/run/x/ports/p1.sock"]
-    assert all(end.server and not end.backend for end in ends.values())
-    assert len({end.mac for end in ends.values()}) == 2
-    lines = script(SWITCH.start(wiring())).splitlines()
-    assert 'config.app(c, "p1", VhostUser, {socket_path = "/run/x/ports/p1.sock"})' in lines
-
-
-def test_a_function_that_lost_its_switch_may_stop_rings_that_the_next_one_has_not() -> None:
-    """virtio-user asks for the base of each ring first, and a device without rings has none."""
-    text = script(SWITCH.start(wiring()))
-    assert "function device:get_vring_base (ring) return base(self, ring) or 0 end" in text
-
-
-def test_a_patch_is_a_link_each_way() -> None:
-    text = script(SWITCH.start(wiring(4)))
-    links = [line for line in text.splitlines() if line.startswith("config.link")]
-    assert links == [
-        f'config.link(c, "p{a}.tx -> p{b}.rx")' for a, b in ((0, 1), (1, 0), (2, 3), (3, 2))
-    ]
-    assert "bridge" not in text
-
-
-def test_a_bridge_has_every_port() -> None:
-    text = script(SWITCH.start(wiring(semantics=Semantics.LEARNING)))
-    assert 'local ports = {"p0", "p1"}' in text
-    assert 'config.app(c, "bridge", require("apps.bridge.learning").bridge, {ports' in text
-    for i in (0, 1):
-        assert f'config.link(c, "p{i}.tx -> bridge.p{i}")' in text
-        assert f'config.link(c, "bridge.p{i} -> p{i}.rx")' in text
-
-
-def test_interfaces_are_read_by_packet_sockets_and_need_no_virtio() -> None:
-    text = script(SWITCH.start(wiring(kind=PortKind.VETH)))
-    assert 'config.app(c, "p0", require("apps.socket.raw").RawSocket, "sm0000-p0")' in text
-    assert "VhostUser" not in text
-    assert "process_qemu_timer" not in text
-
-
-def test_it_polls_on_the_cpu_that_it_is_given() -> None:
-    assert 'require("lib.numa").bind_to_cpu(3, true)\n' in script(SWITCH.start(wiring()))
-    assert "bind_to_cpu" not in script(SWITCH.start(wiring(cores=())))
-    assert "engine.busywait = true\n" in script(SWITCH.start(wiring()))
-
-
 def test_its_frames_are_in_hugepages_that_are_reserved_or_in_none() -> None:
-    assert "populate, hugetlb" in script(SWITCH.start(wiring()))
     assert megabytes(wiring()) == [34]  # 3000 frames, 186 to a page: 2046 fit into two links
     assert megabytes(wiring(semantics=Semantics.LEARNING)) == [76]  # 7000, for four of them
     assert megabytes(wiring(18)) == [334]
     assert megabytes(wiring(memory=Memory("no-huge"))) == []
-    assert "hugetlb" not in script(SWITCH.start(wiring(memory=Memory("no-huge")))).replace(
-        "allocate_hugetlb_chunk", ""
-    )
-
-
-def test_what_it_writes_is_in_a_folder_that_goes() -> None:
-    plan = SWITCH.start(wiring())
-    (spawned,) = (step for step in plan if isinstance(step, Spawn))
-    assert spawned.argv == ("snabb", "snsh", "/run/x/switch/sm0000-snabb/switch.lua")
-    assert spawned.env == {"SNABB_SHM_ROOT": "/run/x/switch/sm0000-snabb"}
-    (mkdir,) = (step for step in plan if isinstance(step, Run) and step.argv[0] == "mkdir")
-    assert mkdir.undo == ("rm", "-rf", "/run/x/switch/sm0000-snabb")
-    (swept,) = (step for step in plan if isinstance(step, Run) and step.argv[0] == "rm")
-    assert swept.undo == swept.argv == ("rm", "-f", "/run/x/ports/p0.sock", "/run/x/ports/p1.sock")
-    assert "function VhostUser:update_features (features) return features end" in script(plan)
 
 
 def test_a_build_of_ones_own_is_in_its_container(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,15 +73,6 @@ def test_ports_that_are_no_pairs_are_for_the_bridge() -> None:
     assert refused.endswith("hint: --semantics learning")
     assert SWITCH.accepts(replace(fan, semantics=Semantics.LEARNING)) is None
     assert SWITCH.accepts(wiring(4)) is None
-
-
-def test_counters_are_read_on_the_host_by_a_link_of_the_script() -> None:
-    (step,) = SWITCH.counters.commands(wiring())
-    folder = "/run/x/switch/sm0000-snabb/running/links"
-    assert 'syscall.unlink("/run/x/switch/sm0000-snabb/running")' in script(SWITCH.start(wiring()))
-    assert step.at == HOST
-    assert step.argv[:2] == ("cat", f"{folder}/p0.tx -> p1.rx/rxpackets.counter")
-    assert len(step.argv) == 1 + 6
 
 
 def test_what_a_full_link_dropped_is_lost_where_it_leads() -> None:
