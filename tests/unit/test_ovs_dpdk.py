@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from switchmark.errors import Unavailable
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.counters import PortCounters
-from switchmark.model.plan import HOST, Node, Reserve, Run, Spawn, Step
+from switchmark.model.plan import Node, Run
 from switchmark.model.topology import Memory, PortKind, Semantics, Topology, Tuning, Wiring
 from switchmark.switches.ovs_dpdk import SWITCH
 
@@ -102,28 +102,6 @@ def run_of(w: Wiring, tool: str, word: str = "") -> Run | None:
     return None
 
 
-def spawns(w: Wiring) -> list[Spawn]:
-    return [step for step in SWITCH.start(w) if isinstance(step, Spawn)]
-
-
-def test_the_function_listens_and_is_the_virtio_side() -> None:
-    ends = SWITCH.endpoints(wiring())
-    assert [end.path for end in ends.values()] == ["/run/x/ports/p0.sock", "/run/x/ports/p1.sock"]
-    assert all(end.server and not end.backend for end in ends.values())
-
-
-def test_hugepages_come_first_and_on_its_node() -> None:
-    first: Step = SWITCH.start(replace(wiring(), memory=Memory(node=1)))[0]
-    assert isinstance(first, Reserve)
-    assert (first.megabytes, first.node, first.at) == (808, 1, HOST)
-
-
-def test_sockets_of_before_go_and_its_own_too() -> None:
-    step = run_of(wiring(), "rm")
-    assert step is not None
-    assert step.argv == step.undo == ("rm", "-f", "/run/x/ports/p0.sock", "/run/x/ports/p1.sock")
-
-
 def test_the_settings_stand_before_dpdk_is_initialized() -> None:
     w = replace(wiring(), cores=(1, 3), memory=Memory(node=1))
     step = run_of(w, "ovs-vsctl", "other_config:dpdk-init=true")
@@ -145,44 +123,6 @@ def test_other_threads_keep_off_the_cpus_of_the_pmds(cores: tuple[int, ...], oth
     step = run_of(replace(wiring(), cores=cores), "taskset")
     assert step is not None
     assert step.argv[-2:] == (others, "${sm0000-vswitchd-pid}")
-
-
-def test_without_cores_it_places_its_threads_itself() -> None:
-    w = replace(wiring(), cores=())
-    assert run_of(w, "taskset") is None
-    step = run_of(w, "ovs-vsctl", "other_config:dpdk-init=true")
-    assert step is not None
-    assert not [word for word in step.argv if "pmd-cpu-mask" in word]
-
-
-def test_what_dpdk_leaves_is_in_the_folder_that_goes() -> None:
-    assert spawns(wiring())[1].env["RUNTIME_DIRECTORY"] == "/run/x/switch/sm0000-ovs"
-
-
-def test_static_rules_join_the_ports_of_a_flow_both_ways() -> None:
-    step = run_of(wiring(2, Semantics.STATIC), "ovs-ofctl")
-    assert step is not None
-    assert step.stdin == (
-        b"in_port=1,actions=output:2\nin_port=2,actions=output:1\n"
-        b"in_port=3,actions=output:4\nin_port=4,actions=output:3\n"
-    )
-    bridge = run_of(wiring(2, Semantics.STATIC), "ovs-vsctl", "add-br")
-    assert bridge is not None
-    assert "fail-mode=secure" in bridge.argv
-    assert "ofport_request=4" in bridge.argv
-
-
-def test_a_learning_bridge_has_no_rules() -> None:
-    assert run_of(wiring(), "ovs-ofctl") is None
-    bridge = run_of(wiring(), "ovs-vsctl", "add-br")
-    assert bridge is not None
-    assert "fail-mode=secure" not in bridge.argv
-
-
-def test_jumbo_frames_are_asked_for() -> None:
-    bridge = run_of(replace(wiring(), mtu=9000), "ovs-vsctl", "add-br")
-    assert bridge is not None
-    assert bridge.argv.count("mtu_request=9000") == 2
 
 
 def test_receive_queues_stay_with_cpus_in_turn_where_that_is_asked_for() -> None:
