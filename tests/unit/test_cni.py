@@ -14,7 +14,7 @@ import pytest
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import Completed
 from switchmark.hosts.recording import RecordingHost
-from switchmark.model.plan import Folder, Run
+from switchmark.model.plan import Run
 from switchmark.model.test import Test
 from switchmark.model.topology import PortKind, Semantics
 from switchmark.model.version import name_parts, plain_name
@@ -178,49 +178,12 @@ def test_a_list_says_what_it_needs() -> None:
 # --- the plan --------------------------------------------------------------------------------
 
 
-def calls(path: Resolved) -> list[Run]:
-    return [
-        step
-        for step in build(path)
-        if isinstance(step, Run) and step.argv[:2] == ("unshare", "--mount")
-    ]
-
-
-def test_plugins_join_each_pod_in_order_and_leave_it_in_reverse() -> None:
-    steps = calls(path_of(switch("bridge")))
-    assert [(step.argv[4:7], step.at.name) for step in steps] == [
-        (("ADD", f"sm0000-f{pod}", f"/usr/lib/cni/{plugin}"), "sm0000-sw")
-        for pod in (0, 1)
-        for plugin in ("bridge", "portmap", "firewall")
-    ]
-    for step in steps:
-        assert step.undo == tuple("DEL" if word == "ADD" else word for word in step.argv)
-        assert step.undo_stdin == step.stdin
-        assert step.undo_refusable
-
-
-def test_a_plugin_gets_its_part_of_the_file_as_it_is() -> None:
-    config = json.loads((DATA / "bridge.conflist").read_text())
-    shared = {"cniVersion": "1.0.0", "name": "flat"}
-    given = [json.loads(step.stdin or b"") for step in calls(path_of(switch("bridge")))[:3]]
-    assert given == [{**plugin, **shared} for plugin in config["plugins"]]
-
-
-def test_state_stays_in_the_run() -> None:
-    path = path_of(switch("macvlan"))
-    folders = [step.path for step in build(path) if isinstance(step, Folder)]
-    assert folders == ["/var/lib/cni", "/run/cni", "/run/leases"]
-    for step in calls(path):
-        assert step.argv[-4:] == ("/run/x/switch/plugins", *folders)
-
-
-def test_plugins_find_the_interface_that_they_build_on() -> None:
-    steps = [step.argv for step in build(path_of(switch("macvlan"))) if isinstance(step, Run)]
-    made = [argv for argv in steps if argv[:4] == ("ip", "link", "add", "eth1")]
-    assert len(made) == 1
-    assert ("ip", "route", "append", "default", "dev", "eth1") in steps
-    first_call = next(i for i, argv in enumerate(steps) if argv[0] == "unshare")
-    assert steps.index(made[0]) < first_call
+def test_a_plugin_may_refuse_to_remove_a_pod() -> None:
+    """Nothing is left: the network namespace that it works in is removed anyway."""
+    steps = [step for step in build(path_of(switch("bridge"))) if isinstance(step, Run)]
+    calls = [step for step in steps if step.argv[:2] == ("unshare", "--mount")]
+    assert len(calls) == 2 * 3
+    assert all(step.undo_refusable for step in calls)
 
 
 class Plugin:
@@ -362,18 +325,6 @@ def test_answers_that_are_garbled_are_a_value_error(
 ) -> None:
     with pytest.raises(ValueError, match=why):
         answered(path_of(switch("bridge")), (node, *pods))
-
-
-def test_sockets_get_no_second_address_and_no_drop_rule() -> None:
-    path = path_of(switch("ptp"), engine="udp-mmsg")
-    asked = answered(path, (NODE_OF_PTP, *ROUTED))
-    steps = [step.argv for step in (*build(path), *asked.switches[0].join) if isinstance(step, Run)]
-    assert not [argv for argv in steps if argv[:3] == ("ip", "address", "add")]
-    assert not [argv for argv in steps if argv[0] == "iptables"]
-    raw = [
-        step.argv[0] for step in path_of(switch("ptp")).switches[0].join if isinstance(step, Run)
-    ]
-    assert raw.count("iptables") == 2
 
 
 # --- counters --------------------------------------------------------------------------------

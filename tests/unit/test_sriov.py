@@ -11,7 +11,7 @@ from switchmark.errors import Unavailable
 from switchmark.hosts.base import Completed
 from switchmark.hosts.host_file import VARIABLE
 from switchmark.hosts.recording import RecordingHost
-from switchmark.model.plan import Run, Write
+from switchmark.model.plan import Write
 from switchmark.model.test import Test
 from switchmark.model.topology import Findings, PortKind
 from switchmark.path.refusals import check
@@ -81,19 +81,6 @@ def test_it_joins_functions_and_no_more_than_it_has_virtual_functions() -> None:
     assert refusal is not None
     assert "pf0 has 7 virtual functions; the test needs 8" in refusal
     assert "--pairs 3" in refusal
-
-
-def test_what_is_set_at_the_nic_is_set_back() -> None:
-    layout = resolve(Test(switch="sriov"), prefix="sm0", run_dir="/r", found=Findings("pf0, 7 VFs"))
-    steps = SRIOV.start(layout.wiring)
-    contents = {step.path: step.content for step in steps if isinstance(step, Write)}
-    assert contents == {
-        "/sys/class/net/pf0/flags": b"0x1003\n",
-        "/sys/class/net/pf0/mtu": b"1500\n",
-        "/sys/class/net/pf0/device/sriov_numvfs": b"2\n",
-    }
-    named = [step.argv for step in steps if isinstance(step, Run) and "name" in step.argv]
-    assert [argv[3] for argv in named] == ["${sm0-vf0}", "${sm0-vf1}"]
 
 
 IOMMU = "pf0, 7 VFs, from 0000:01:10.0 by 2"
