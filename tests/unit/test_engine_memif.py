@@ -50,12 +50,6 @@ def test_one_end_of_a_cable_listens() -> None:
     assert far == {**near, "role": "client"}
 
 
-def test_functions_connect_to_a_switch() -> None:
-    for opened in options(path_of(switch="testpmd")):
-        assert opened["role"] == "client"
-        assert opened["ring"] == 1024
-
-
 @pytest.mark.parametrize(
     ("axes", "megabytes"),
     [
