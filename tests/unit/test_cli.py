@@ -32,7 +32,7 @@ from switchmark.cli.doctor import Finding
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import Exit, Interrupted, Unavailable
 from switchmark.hosts.base import Completed
-from switchmark.hosts.commit import own_commit
+from switchmark.hosts.commit import commit, own_commit
 from switchmark.model.record import Record
 from switchmark.model.test import AXES, Test
 from switchmark.model.visit import Visit
@@ -749,7 +749,7 @@ def test_the_examples_of_help_are_requests_that_can_be_met(cli) -> None:
 
 @pytest.mark.parametrize("arguments", [["--version"], ["version"]])
 def test_the_version_is_told(arguments: list[str], cli) -> None:
-    commit_id = own_commit()
+    commit_id = commit(Path(switchmark.__file__).parent)
     suffix = f" (commit {commit_id})" if commit_id else ""
     assert cli(*arguments).out == f"switchmark {switchmark.__version__}{suffix}\n"
 
