@@ -65,14 +65,9 @@ def test_the_end_that_connects_owns_the_memory(axes: dict[str, Any], megabytes: 
     assert reserved_mb(path_of(switch="testpmd", memory="hugepages", **axes)) == [megabytes] * 2
 
 
-@pytest.mark.parametrize("event", ["restart", "kill", "upgrade:testpmd@/opt/dpdk"])
-def test_it_connects_again_to_the_next_switch(event: str) -> None:
-    axes = {"switch": "testpmd", "engine": "memif", "event": event, "rate": "1000"}
-    assert check(Test.model_validate(axes)) == []
-
-
-def test_a_function_that_does_not_connect_again_is_refused() -> None:
+def test_it_connects_again_to_the_next_switch_and_a_function_that_does_not_is_refused() -> None:
     axes = {"switch": "testpmd", "engine": "memif", "event": "kill", "rate": "1000"}
+    assert check(Test.model_validate(axes)) == []
     chained = Test.model_validate({**axes, "scenario": "loopback", "function": "testpmd"})
     assert "does not connect again" in " ".join(refusal.why for refusal in check(chained))
 

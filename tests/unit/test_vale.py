@@ -54,11 +54,6 @@ def opened(layout: Path) -> list[dict[str, Any]]:
     return [port for player in players for port in opening_of(layout, player)["ports"]]
 
 
-def attached(layout: Path) -> list[tuple[tuple[str, ...], tuple[str, ...] | None]]:
-    steps = VALE.join(layout.wiring)
-    return [(step.argv, step.undo) for step in steps if isinstance(step, Run)]
-
-
 def test_an_engine_that_was_not_built_says_what_it_takes() -> None:
     with pytest.raises(Unavailable, match=r"net/netmap_user\.h was missing") as error:
         NETMAP.probe(RecordingHost(listing("null"), files=DEVICE))
@@ -90,31 +85,25 @@ def test_functions_open_their_ports_in_the_network_of_the_switch(environment: st
     for port, part in zip(opened(layout), layout.parts, strict=True):
         assert port["netns"] == "/run/netns/sm0-sw"
         assert port["options"] == {"port": f"valesm0:e{part.ports[0].index}"}
-    assert attached(layout) == []
     assert VALE.counters.commands(layout.wiring) == ()
     assert VALE.counters.parse(layout.wiring, ()).ports == {}
 
 
 @pytest.mark.parametrize("engine", ["netmap", "raw-mmsg"])
-def test_interfaces_are_attached_and_detached(engine: str) -> None:
+def test_functions_open_interfaces_in_their_own_network_and_the_kernel_counts(engine: str) -> None:
     layout = laid_out(port="veth", engine=engine)
     for port, part in zip(opened(layout), layout.parts, strict=True):
         assert "netns" not in port
         assert port["ifname"] == f"sm0-e{part.ports[0].index}"
         assert "port" not in port["options"]
-    names = ["valesm0:sm0-p0", "valesm0:sm0-p1"]
-    assert attached(layout) == [
-        (("vale-ctl", "-a", name), ("vale-ctl", "-d", name)) for name in names
-    ]
     counted = VALE.counters.parse(layout.wiring, (LINKS,)).ports
     assert {port: (value.rx, value.tx) for port, value in counted.items()} == {"f0": (7, 3)}
 
 
 def test_a_nic_is_attached_beside_ports_of_functions() -> None:
     layout = laid_out(scenario="p2v", nic="a0=eth1:eth2")
-    assert attached(layout) == [
-        (("vale-ctl", "-a", "valesm0:eth1"), ("vale-ctl", "-d", "valesm0:eth1"))
-    ]
+    steps = [step.argv for step in VALE.join(layout.wiring) if isinstance(step, Run)]
+    assert steps == [("vale-ctl", "-a", "valesm0:eth1")]
     kinds = {name: end.kind for name, end in layout.endpoints.items()}
     assert kinds == {"a0": PortKind.NIC_KERNEL, "f0": PortKind.NETMAP}
 
@@ -139,15 +128,10 @@ def test_as_wires_each_way_has_a_switch_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("environment", ["netns", "docker"])
-def test_as_a_function_it_joins_the_interfaces_of_its_node(environment: str) -> None:
+def test_as_a_function_it_has_the_device_and_interfaces_alone(environment: str) -> None:
     layout = laid_out(scenario="loopback", function="vale", environment=environment)
     assert layout.wiring.kind is PortKind.VETH
     (part,) = layout.hosted
-    steps = [step for step in part.function.start(part.hosted) if isinstance(step, Run)]
-    names = [f"valesm0_f1:sm0-e{number}" for number in (1, 2)]
-    assert [step.argv for step in steps] == [(VALE.path, "-a", name) for name in names]
-    assert [step.undo for step in steps] == [(VALE.path, "-d", name) for name in names]
-    assert all(step.at == part.node for step in steps)
     assert needs_of(layout, part).devices == ("/dev/netmap",)
 
 
