@@ -9,6 +9,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -331,6 +332,7 @@ def steps(test: Test, **found: Any) -> str:
     return on_file(plan)
 
 
+@cache
 def by_switch() -> dict[str, dict[str, Test]]:
     """Return the tests of each switch by the names of their plans."""
     tests: dict[str, dict[str, Test]] = defaultdict(dict)
@@ -481,8 +483,8 @@ def test_nics_are_handed_over_by_a_plan(driver: str, golden: Golden) -> None:
 
 
 def test_the_users_docker_daemon_is_left_as_it_is() -> None:
-    name = "linux-bridge/docker-daemon"
-    assert "dockerd" not in steps(dict(plans())[name], **FOUND[name])
+    test = by_switch()["linux-bridge"]["docker-daemon"]
+    assert "dockerd" not in steps(test, **FOUND["linux-bridge/docker-daemon"])
 
 
 @pytest.mark.parametrize("frame", frames(), ids=lambda frame: frame.short)
