@@ -97,11 +97,17 @@ def trees() -> Mapping[str, ast.Module]:
     return {module: ast.parse(path.read_text()) for module, path in SOURCES.items()}
 
 
+@cache
+def nodes_of(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """Return all nodes of a module, which several tests look at: to walk takes longest."""
+    return tuple(ast.walk(tree))
+
+
 def imports_of(module: str) -> set[str]:
     """Yield the project's modules that a module imports, wherever in it and however it does so."""
     found: set[str] = set()
     package = module if SOURCES[module].name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(trees()[module]):
+    for node in nodes_of(trees()[module]):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -260,10 +266,10 @@ def test_a_run_reads_the_time_by_one_clock() -> None:
     assert set(imports) == of_this_host
 
 
-def reads_of_the_kernel(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def reads_of_the_kernel(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Return where a file below /proc or /sys is opened by its path, with its line: `Path` or
     `open` of such a name, and a path joined with one."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("open", "Path", "os.listdir"):
             named = node.args
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
@@ -299,8 +305,8 @@ def test_a_file_of_the_kernel_that_is_opened_is_found() -> None:
     assert sorted(line for line, _ in reads_of_the_kernel(ast.parse(source))) == [1, 2, 3]
 
 
-def _roots_imported(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _roots_imported(tree: ast.Module) -> Iterator[str]:
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name.split(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level:
@@ -315,13 +321,14 @@ def test_the_package_never_imports_a_copyleft_library() -> None:
 # --- names -----------------------------------------------------------------------------------
 
 
+@cache
 def implementations(folder: str) -> dict[str, str]:
     """Return the names of the members of a plural folder, by file."""
     found: dict[str, str] = {}
     for path in sorted((PACKAGE / folder).glob("*.py")):
         if path.stem in ("__init__", "base"):
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(trees()[module_of(path)]):
             if isinstance(node, ast.ClassDef):
                 values = [
                     statement.value
@@ -341,19 +348,19 @@ def implementations(folder: str) -> dict[str, str]:
 
 
 @cache
-def strings_of(tree: ast.AST) -> list[tuple[int, str]]:
+def strings_of(tree: ast.Module) -> list[tuple[int, str]]:
     """Return every string constant but docstrings, with its line."""
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     documentation = {
         id(statement.value)
-        for parent in ast.walk(tree)
+        for parent in nodes_of(tree)
         if isinstance(parent, documented)
         for statement in parent.body
         if isinstance(statement, ast.Expr)
     }
     return [
         (node.lineno, node.value)
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Constant) and id(node) not in documentation
         if isinstance(node.value, str)
     ]
@@ -414,7 +421,7 @@ def drivers_of(folder: str, contract: str) -> dict[str, set[str]]:
     classes = {
         node.name: node
         for path in sorted((PACKAGE / folder).glob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes_of(trees()[module_of(path)])
         if isinstance(node, ast.ClassDef)
     }
 
