@@ -53,7 +53,8 @@ def test_a_trial_longer_than_a_switch_remembers_is_not_flooded(
     """MACs are announced again meanwhile, and every frame is accounted for as without that."""
     forget(monkeypatch, after_s=0.4, announce_s=0.1)
     trial = assert_every_frame_is_accounted_for(measure(**{**LONG, **axes}))
-    assert "flooded" not in trial.doubts
+    if "host-busy" not in trial.doubts:  # else an announcement may come too late
+        assert "flooded" not in trial.doubts
     assert trial.evidence.announced > 0
     inside = trial.evidence.balance[Place(PlaceKind.INSIDE_SWITCH)]
     assert inside.entered - inside.left == trial.lost_at.get(Place(PlaceKind.INSIDE_SWITCH), 0)
@@ -77,7 +78,8 @@ def test_a_server_answers_for_itself_alone(
     forget(monkeypatch, after_s=0.2, announce_s=1000.0)
     rare = {"rate": "2", "duration": 1.5}
     trial = only(measure(**{**LONG, **rare}, pairs=2, dimension="latency"))
-    assert trial.tx_frames == trial.rx_frames == 6
-    assert trial.stray >= 4
+    assert trial.tx_frames + trial.tx_unsent == 6
+    assert trial.rx_frames == trial.tx_frames > 2
+    assert trial.stray >= trial.tx_frames - 2, "the first of each pair is known"
     assert trial.duplicated == trial.lost == 0
     assert "flooded" in trial.doubts

@@ -21,6 +21,7 @@ from ssh_hosts import SshdHost, write_host_file
 from switchmark.cli.steps import plan
 from switchmark.hosts.hosts import Hosts
 from switchmark.hosts.ssh import SshHost
+from switchmark.lab import outcome
 from switchmark.lab.measure import Lab
 from switchmark.model.record import Record
 from switchmark.model.test import Test
@@ -123,8 +124,14 @@ def measured(reached: Mapping[str, Machine], folder: Path, hosts: str) -> Record
     ["a,b", pytest.param("b,a", marks=pytest.mark.further)],
 )
 def test_one_way_latency_is_told_between_two_clocks(
-    cabled: Mapping[str, Machine], traffic_program: str, tmp_path: Path, hosts: str
+    cabled: Mapping[str, Machine],
+    traffic_program: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    hosts: str,
 ) -> None:
+    # On a busy host the clocks are too unsure of each other for the latency of any real path.
+    monkeypatch.setattr(outcome, "_CLOCKS_FAIL_NS", 10**9 * LATE_S)
     (trial,) = measured(cabled, tmp_path / "run", hosts).trials
     assert trial.unaccounted == 0
     assert set(trial.evidence.clocks) == {"a", "b"}

@@ -663,8 +663,8 @@ static void a_port_that_takes_part_of_a_burst_loses_nothing(void)
 /* Coordinated omission: a sender that stalls for 20 ms must not improve the latency. */
 static void latency_counts_from_when_a_frame_should_have_left(void)
 {
-	struct bench *b = bench_make(10000, 1, 100000000, 0);
-	uint64_t stall = b->window.start + (b->window.end - b->window.start) / 2;
+	struct bench *b = bench_make(10000, 1, 200000000, 0);
+	uint64_t stall = b->window.start + (b->window.end - b->window.start) / 4;
 	bool stalled = false;
 
 	while (!b->tasks[0].sent_all) {

@@ -278,6 +278,8 @@ def _queue_reasons(test: Test, path: Path) -> Iterable[Refusal]:
     """Yield the refusals of functions with several queues a port, and on several cores."""
     kinds = {kind for part in path.played for kind in part.kinds}
     several = [axis for axis in ("function_cores", "queues") if getattr(test, axis) > 1]
+    if "queues" in several and "queues" not in path.switch.resources:
+        several.remove("queues")  # another check refuses this
     if several and path.engine.user_memory and not KERNEL_PORTS.isdisjoint(kinds):
         yield Refusal(
             (*several, "engine", "port"),
