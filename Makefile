@@ -58,7 +58,7 @@ TESTS = $(PYTEST_ALONE) -n $(LANES) --dist loadfile --no-loadscope-reorder
 
 # The files of the tests with real frames that test-fast runs: to read all others takes seconds.
 SMOKE = $$(grep -l 'mark\.smoke' tests/netns/*.py tests/root/*.py)
-BESIDE = tests/unit tests/fuzz tests/contract tests/golden tests/replay
+BESIDE = tests/unit tests/contract tests/golden tests/replay
 
 .PHONY: test-fast
 test-fast: setup ## tests of single parts, and a few with real frames: two or three minutes
