@@ -138,7 +138,7 @@ def test_frames_that_come_after_the_senders_stop_are_late_not_lost(
         sender = opened(stack, traffic_program, "sender", ["raw-mmsg"], "a0")
         clock = clock_of(sender)
         armed(receiver, clock, latency=True, delay_ns=1_000_000)
-        armed(sender, clock, rate_pps=0, frames=1000, frame_bytes=[64], burst=8, address=ADDRESS)
+        armed(sender, clock, rate_pps=0, frames=1000, frame_bytes=[64], burst=64, address=ADDRESS)
         for program in (receiver, sender):
             assert program.ask("start", duration_ns=3 * 10**8)["ok"]
         assert sender.ask("wait")["ok"]
@@ -146,7 +146,7 @@ def test_frames_that_come_after_the_senders_stop_are_late_not_lost(
         sent = sender.ask("report")["tasks"][0]["sent"]
         report = receiver.ask("report")
     received = report["tasks"][0]["received"]
-    assert received["late"] > 100
+    assert received["late"] > sent["frames"] / 2 > 250
     assert received["after_drain"] == 0
     assert received["frames"] + report["ports"][0]["rx_ring_drops"] == sent["frames"]
 
