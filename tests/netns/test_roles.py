@@ -159,7 +159,7 @@ def test_frames_that_come_after_the_drain_are_counted_apart(
         sender = opened(stack, traffic_program, "sender", ["raw-mmsg"], "a0")
         clock = clock_of(sender)
         armed(receiver, clock, delay_ns=1_000_000)
-        armed(sender, clock, rate_pps=10000, frame_bytes=[64], burst=8, address=ADDRESS)
+        armed(sender, clock, rate_pps=0, frames=1000, frame_bytes=[64], burst=64, address=ADDRESS)
         for program in (receiver, sender):
             assert program.ask("start", duration_ns=3 * 10**8)["ok"]
         assert sender.ask("wait")["ok"]
