@@ -454,9 +454,9 @@ def test_a_pause_of_a_switch_is_found(attempt: Try) -> None:
     (event,), outage = trial.evidence.events, outage_of(trial)
     assert outage is not None
     assert event.restored_ns is not None
-    longest_s = (event.restored_ns - event.began_ns) / 1e9
-    shortest_s = PAUSE_S
-    assert shortest_s - outage.unsure_s <= outage.by_time_s <= longest_s + outage.unsure_s
+    turn_s = 0.1  # until the switch has a CPU again, on a busy host
+    longest_s = (event.restored_ns - event.began_ns) / 1e9 + turn_s
+    assert PAUSE_S - outage.unsure_s <= outage.by_time_s <= longest_s + outage.unsure_s
 
 
 def test_a_switch_that_does_not_come_back_is_a_result(
