@@ -61,7 +61,7 @@ SMOKE = $$(grep -l 'mark\.smoke' tests/netns/*.py tests/root/*.py)
 BESIDE = tests/unit tests/contract tests/golden tests/replay
 
 .PHONY: test-fast
-test-fast: setup ## tests of single parts, and a few with real frames: two or three minutes
+test-fast: setup ## tests of single parts, and a few with real frames: two minutes
 	$(TESTS) -q -m "not slow and not further and not ((netns or root) and not smoke)" $(BESIDE) $(SMOKE) $(PYTEST)
 
 .PHONY: test

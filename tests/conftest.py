@@ -36,10 +36,10 @@ TESTS = Path(__file__).parent
 REPOSITORY = TESTS.parent
 
 BUDGET_S = {
-    "unit": 200,
+    "unit": 210,
     "fuzz": 20,
-    "contract": 90,
-    "golden": 25,
+    "contract": 60,
+    "golden": 20,
     "replay": 20,
     "netns": 240,
     "root": 850,
