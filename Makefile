@@ -48,11 +48,10 @@ image: setup ## as root: container images for podman and docker, into build/imag
 lab-image: ## as root: the Debian that machines of the host file boot (700 MB, into ~/.cache/switchmark)
 	@tools/lab-image.sh $(LAB_IMAGE)
 
-# Several tests at a time, each file in one lane (tests/lanes.py): three, as real paths wait while
-# parts have CPUs of their own; two of the fast ones, which only compute. The rewritten tests are kept
-# for the next time, whatever Python is told of others.
+# Several tests at a time, each file in one lane (tests/lanes.py): three on two CPUs, as tests wait while
+# parts have CPUs of their own. The rewritten tests are kept for the next time, whatever Python is told
+# of others.
 LANES = 3
-test-fast: LANES = 2
 PYTEST_ALONE = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest
 TESTS = $(PYTEST_ALONE) -n $(LANES) --dist loadfile --no-loadscope-reorder
 
