@@ -46,14 +46,23 @@ def nothing_stays_frozen() -> Iterator[None]:
 
 def frozen_groups() -> list[Path]:
     """Return the groups of runs that are frozen, of any hierarchy. A process of another lane has no
-    number here."""
+    number here, and its groups may go while this looks (`os.walk` leaves them out)."""
     return [
-        state_file.parent
+        Path(group)
         for hierarchy in HIERARCHIES
         if hierarchy.is_there(HOST)
-        for state_file in Path(hierarchy.root).glob(f"**/sm*-frozen/{hierarchy.state_file}")
-        if hierarchy.is_frozen.search(state_file.read_bytes()) and any(_pids(state_file.parent))
+        for group, _, files in os.walk(hierarchy.root)
+        if Path(group).match("sm*-frozen") and hierarchy.state_file in files
+        if _is_frozen(Path(group), hierarchy)
     ]
+
+
+def _is_frozen(group: Path, hierarchy: Hierarchy) -> bool:
+    try:
+        state = (group / hierarchy.state_file).read_bytes()
+        return bool(hierarchy.is_frozen.search(state)) and any(_pids(group))
+    except OSError:
+        return False
 
 
 def ran_ns(pid: int) -> int:
