@@ -57,11 +57,11 @@ TESTS = $(PYTEST_ALONE) -n $(LANES) --dist loadfile --no-loadscope-reorder
 
 # The files of the tests with real frames that test-fast runs: to read all others takes seconds.
 SMOKE = $$(grep -l 'mark\.smoke' tests/netns/*.py tests/root/*.py)
-BESIDE = tests/unit tests/contract tests/golden tests/replay
+FAST_FOLDERS = tests/unit tests/contract tests/golden tests/replay
 
 .PHONY: test-fast
 test-fast: setup ## tests of single parts, and a few with real frames: two minutes
-	$(TESTS) -q -m "not slow and not further and not ((netns or root) and not smoke)" $(BESIDE) $(SMOKE) $(PYTEST)
+	$(TESTS) -q -m "not slow and not further and not ((netns or root) and not smoke)" $(FAST_FOLDERS) $(SMOKE) $(PYTEST)
 
 .PHONY: test
 test: setup-all build/sanitize ## every test but further combinations, three at a time; LANES=1 one at a time
@@ -166,7 +166,7 @@ COVERED = metrics lab searches report
 .PHONY: coverage
 coverage: setup ## the branches of COVERED="metrics lab searches report" that fast tests take, into build/coverage
 	@rm -rf build/coverage
-	PYTHONDONTWRITEBYTECODE= .venv/bin/coverage run -m pytest -q -m "not slow and not further" $(BESIDE) $(PYTEST)
+	PYTHONDONTWRITEBYTECODE= .venv/bin/coverage run -m pytest -q -m "not slow and not further" $(FAST_FOLDERS) $(PYTEST)
 	@.venv/bin/coverage json -q
 	@.venv/bin/coverage html -q
 	@.venv/bin/python tools/branches.py build/coverage/branches.json $(COVERED)

@@ -1,6 +1,6 @@
 """These tests measure one-way latency between two hosts with separate clocks: `b` is a test host in
 a time namespace, which shows 1000 s more, and each says that it was booted by itself. The cable
-between them delays each frame by more than the clocks are unsure of each other on a busy host."""
+between them delays each frame by more than the error of the clocks on a busy host."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_one_way_latency_is_told_between_two_clocks(
     monkeypatch: pytest.MonkeyPatch,
     hosts: str,
 ) -> None:
-    # On a busy host the clocks are too unsure of each other for the latency of any real path.
+    # On a busy host the error of the clocks is too large for the latency of a real path.
     monkeypatch.setattr(outcome, "_CLOCKS_FAIL_NS", 10**9 * LATE_S)
     (trial,) = measured(cabled, tmp_path / "run", hosts).trials
     assert trial.unaccounted == 0

@@ -15,8 +15,7 @@ _WRITTEN = "commit.txt"
 
 @cache
 def own_commit() -> str | None:
-    """Return the commit of this switchmark. It is that of the code that the process has read, so
-    git is asked once."""
+    """Return the commit of the code that this process runs. Only the first call asks git."""
     return commit(_PACKAGE)
 
 

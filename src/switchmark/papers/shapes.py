@@ -112,9 +112,8 @@ def _fits(x: _Floats, y: _Floats, places: _Floats) -> tuple[_Floats, _Floats]:
 
 @lru_cache(maxsize=8)
 def _bases(x: bytes, places: bytes, shape: tuple[int, int]) -> tuple[_Floats, _Floats]:
-    """Return what connected lines have in common whatever their `y`: orthogonal columns for each
-    row of places where they meet, and their coefficients. Most series of a claim share their
-    `x`."""
+    """Return the QR factors of connected lines, for each row of places where they meet. They do not
+    depend on `y`, and most series of a claim share their `x`."""
     at, meets = np.frombuffer(x), np.frombuffer(places).reshape(shape)
     matrix = np.ones((shape[0], len(at), 2 + shape[1]))
     matrix[:, :, 1] = at

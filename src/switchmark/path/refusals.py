@@ -210,7 +210,7 @@ def _nic_reasons(path: Path) -> list[Refusal]:
 
 
 def _driver_reasons(test: Test, path: Path) -> Iterable[Refusal]:
-    """Yield the refusals of the engine's driver, and of what the engine asks of it."""
+    """Yield the refusals of a driver that the engine does not have, or that cannot open a port."""
     engine, ends = path.engine, [end for _, end in path.ends]
     if test.driver not in ("auto", *engine.drivers):
         yield Refusal(
@@ -275,7 +275,7 @@ def _has_processes(path: Path) -> bool:
 
 
 def _queue_reasons(test: Test, path: Path) -> Iterable[Refusal]:
-    """Yield the refusals of functions with several queues a port, and on several cores."""
+    """Yield the refusals of functions with several queues per port, or on several cores."""
     kinds = {kind for part in path.played for kind in part.kinds}
     several = [axis for axis in ("function_cores", "queues") if getattr(test, axis) > 1]
     if "queues" in several and "queues" not in path.switch.resources:
