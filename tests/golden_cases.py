@@ -2,9 +2,9 @@
 there once.
 
 The heading of such a case names the other. Below it is what differs, from top to bottom: `+` begins
-a line that the other does not have, `-` a line that only the other has, and `~` the line in place of the
-other's next one with the same first word. `@` begins a line that both have, where the next change
-comes behind it. All other lines are those of the other case."""
+a line that the other does not have, `-` a line that only the other has, and `~` the line in place
+of the other's next one with the same first word. `@` begins a line that both have, where the next
+change comes behind it. All other lines are those of the other case."""
 
 from __future__ import annotations
 
