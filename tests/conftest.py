@@ -185,7 +185,9 @@ def _lanes(config: pytest.Config) -> int:
 
 
 def _runs_alone(item: pytest.Item) -> bool:
-    return item.get_closest_marker("alone") is not None
+    """A test that is served first leaves no CPU to the tests of other lanes."""
+    served_first = "first_served" in getattr(item, "fixturenames", ())
+    return served_first or item.get_closest_marker("alone") is not None
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -84,7 +84,8 @@ def slow(patch: pytest.MonkeyPatch, role: Role, delay_ns: int) -> None:
 @contextmanager
 def preferred() -> Iterator[None]:
     """Put what is started meanwhile before all else that this host has to do, where it has a cpu
-    controller. A nice value would not do: the kernel shares a CPU among sessions first."""
+    controller. A nice value would not do: the kernel shares a CPU among sessions first. Only for
+    tests that run alone, as others would wait for as long as a part polls."""
     root = cpu_root(LocalHost())
     file, most = ("cpu.shares", 262_144) if root == V1 else ("cpu.weight", 10_000)
     # Lanes share control groups, and have process numbers of their own.

@@ -738,6 +738,7 @@ def test_who_limits_a_path_with_a_switch_in_user_space(attempt: Try, switch: str
 
 
 @pytest.mark.further
+@pytest.mark.alone
 def test_what_a_limit_takes_is_not_taken_by_the_host(attempt: Try) -> None:
     """The limit takes four fifths of the time: far more than other programs can take from a run
     that is preferred."""
