@@ -1,4 +1,5 @@
-"""The C unit tests, one test per program, with the sanitizers on. `make test` builds them. Meson
+"""The C unit tests, one test per program, with the sanitizers on. `make test` builds them, and
+`make test-fast` leaves them out: what an earlier `make test` built may be of other sources. Meson
 knows them; its own start would take longer than most of them."""
 
 from __future__ import annotations
@@ -34,14 +35,8 @@ def c_tests() -> dict[str, list[str]]:
 TESTS = c_tests()
 
 
-SLOW = ("engines", "hour")
-"""Tests that take longer than all the others."""
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=(pytest.mark.slow,) * (name in SLOW)) for name in TESTS],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TESTS)
 def test_c(name: str) -> None:
     if not name:
         pytest.skip("build/sanitize is not there: run make test")

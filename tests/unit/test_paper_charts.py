@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 import switchmark.switches
 from checked import check
 from recorded import latency_trial
-from switchmark.campaign.experiments import planned
+from switchmark.campaign.experiments import PlannedPoint, planned
 from switchmark.metrics.named import metric
 from switchmark.model.place import PortEnd
 from switchmark.model.record import Record, TrialSpec
@@ -54,13 +55,18 @@ def record_of(number: int, test: Test, pps: float, **changes: Any) -> Record:
     return record.model_copy(update={"started": "2026-11-22T01:02:03+0100", **changes})
 
 
+@cache
+def points_of(name: str, *, quick: bool) -> list[PlannedPoint]:
+    return planned(read(name), check, {}, quick=quick)
+
+
 def result_of(
     name: str, rate: Rate = lambda test: None, *, quick: bool = False, **changes: Any
 ) -> Judged:
     """Return an experiment whose switches forward at these rates."""
     experiment = read(name)
     pairs: list[tuple[Point, Record | None]] = []
-    for number, each in enumerate(planned(experiment, check, {}, quick=quick), 1):
+    for number, each in enumerate(points_of(name, quick=quick), 1):
         pps = rate(each.test) if each.test else None
         record = record_of(number, each.test, pps, **changes) if each.test and pps else None
         pairs.append((each.point, record))
@@ -299,6 +305,7 @@ def test_a_ratio_alone_is_drawn_only_where_its_point_is_100_percent() -> None:
 # --- looks and words -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_switch_looks_the_same_in_every_chart() -> None:
     seen: dict[str, set[tuple[str, str]]] = {}
     for name in names():
@@ -343,6 +350,7 @@ def test_panels_stand_as_in_the_paper_with_words() -> None:
     assert rates.absolute is None or rates.absolute.panel_names()[0] == "10 % of R+"
 
 
+@pytest.mark.slow
 def test_titles_and_captions_are_words_for_a_reader() -> None:
     for name in names():
         for figure in figures(result_of(name, lambda test: 3e5, quick=True)):
