@@ -18,7 +18,7 @@ from switchmark.environments.containers import (
 )
 from switchmark.environments.netns import ENVIRONMENT as NETNS
 from switchmark.hosts.base import Host
-from switchmark.model.plan import Folder, Node, Plan, Write
+from switchmark.model.plan import Folder, Node, Plan, Run, Write
 from switchmark.model.version import Version
 
 _MADE = ("/run/containers/networks", "/run/runc")
@@ -44,6 +44,7 @@ class Podman(OfClient):
             *cgroups(node),
             *((*root_of(node), _settings(node)) if needs.image is None else ()),
             *_folders(),
+            _end_of_conmon(node),
             self.run(
                 node,
                 needs,
@@ -59,7 +60,7 @@ class Podman(OfClient):
 
     def hold(self, node: Node, folders: Sequence[str], mode: str | None) -> Plan:
         held = self.holding(node, folders, options=_options(node), undo=_removal(node))
-        return (*cgroups(node), *_folders(), *held)
+        return (*cgroups(node), *_folders(), _end_of_conmon(node), *held)
 
     def client(self, node: Node) -> tuple[str, ...]:
         """Return the argv of podman with all state in the run's folder, or with the user's storage
@@ -83,8 +84,20 @@ def _folders() -> Plan:
     return tuple(Folder(why, path) for path in _MADE)
 
 
+def _end_of_conmon(node: Node) -> Run:
+    """Let the removal of the container be followed by the end of its conmon, which starts podman
+    once more: that creates podman's folders again, also in a run's folder that was removed."""
+    wait = 'timeout 5 tail --pid="$(cat "$1")" -s 0.01 -f /dev/null 2>/dev/null || true'
+    return Run(
+        "the process that watches the container ends after it",
+        ("test", "-d", node.run_dir),
+        undo=("sh", "-c", wait, "sh", _conmon_pid(node)),
+    )
+
+
 def _options(node: Node) -> tuple[str, ...]:
     return (
+        *("--conmon-pidfile", _conmon_pid(node)),
         # conmon outlives its container for a moment, and would keep its control group alive.
         *("--cgroups", "no-conmon", "--cgroup-parent", cgroup_parent(node)),
         # The defaults exceed the limits that root without CAP_SYS_RESOURCE may set.
@@ -98,6 +111,10 @@ def _removal(node: Node) -> tuple[str, ...]:
 
 def _home(node: Node) -> str:
     return f"{node.run_dir}/podman"
+
+
+def _conmon_pid(node: Node) -> str:
+    return f"{node.run_dir}/{node.name}.conmon"
 
 
 def _settings_path(node: Node) -> str:
