@@ -221,6 +221,8 @@ mkdir -p "$work" "$out"
 get_tools
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH ZIG_GLOBAL_CACHE_DIR=$work/zig-cache ZIG_LOCAL_CACHE_DIR=$work/zig-cache
+# Meson installs the folder of the package as it is, with the bytecode of earlier imports.
+find src/switchmark -depth -type d -name __pycache__ -exec rm -rf {} +
 for arch in "${architectures[@]}"; do
 	wheel "$arch"
 	try_programs "$arch"
