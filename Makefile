@@ -52,8 +52,7 @@ lab-image: ## as root: the Debian that machines of the host file boot (700 MB, i
 # parts have CPUs of their own. The rewritten tests are kept for the next time, whatever Python is told
 # of others.
 LANES = 3
-PYTEST_ALONE = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest
-TESTS = $(PYTEST_ALONE) -n $(LANES) --dist loadfile --no-loadscope-reorder
+TESTS = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest -n $(LANES) --dist loadfile --no-loadscope-reorder
 
 # The files of the tests with real frames that test-fast runs: to read all others takes seconds.
 SMOKE = $$(grep -l 'mark\.smoke' tests/netns/*.py tests/root/*.py)
@@ -70,10 +69,6 @@ test: setup-all build/sanitize ## every test but further combinations, three at 
 .PHONY: test-all
 test-all: setup-all build/sanitize ## every test, in every combination; a selection may match nothing
 	$(TESTS) -v --durations=10 tests $(PYTEST) || [ $$? -eq 5 ]
-
-.PHONY: test-again
-test-again: setup-all build/sanitize ## the tests that failed last, one at a time: for CI alone, and not for long
-	$(PYTEST_ALONE) -v --last-failed --last-failed-no-failures none tests $(PYTEST)
 
 .PHONY: soak
 soak: setup ## what is injected must be named in 19 of 20 tries; takes minutes on a quiet host

@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from recorded import RECORDINGS
 from replay_cases import CASES
-from replay_runs import RECORDINGS, Case, measured, names_of, replay, stored_lines
+from replay_runs import Case, measured, names_of, replay, stored_lines
 from replaying import RecordedClock, RecordedHost, Tape, differences
 from switchmark.errors import SwitchmarkError
 from truths import preferred

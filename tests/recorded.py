@@ -19,6 +19,8 @@ from switchmark.model.test import Test
 from synthetic import SyntheticSwitch
 
 DATA = Path(__file__).parent / "unit" / "data"
+RECORDINGS = Path(__file__).parent / "replay" / "recordings"
+"""The recorded runs: `NAME.jsonl` has the answers of the host, `NAME.records.jsonl` the records."""
 FACTS = {"kernel": "6.1", "cpu_model": "a_cpu", "cores_usable": 2, "virtual": False}
 
 
@@ -80,11 +82,28 @@ def stored_run(parent: Path, records: Sequence[Record], tests: int | None = None
 
 def stored_lines_run(parent: Path) -> Path:
     """Make a run folder with all stored lines unchanged, except for new numbers."""
-    path = stored_run(parent, [], tests=len(list(stored_lines())))
-    with (path / "records.jsonl").open("w") as file:
-        for number, (_, line) in enumerate(stored_lines(), 1):
-            line["record"]["number"] = number
-            file.write(json.dumps(line) + "\n")
+    return lines_run(parent, [line for _, line in stored_lines()])
+
+
+def recorded_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a recorded run, with new keys."""
+    lines = [json.loads(text) for text in path.read_text().splitlines()]
+    for number, line in enumerate(lines, 1):
+        line["record"]["key"] = f"k{number}"
+    return lines
+
+
+def lines_run(parent: Path, lines: Sequence[dict[str, Any]]) -> Path:
+    """Make a run folder with these lines of records, with new numbers, and with their trials."""
+    path = stored_run(parent, [], tests=len(lines))
+    with (path / "records.jsonl").open("w") as records, (path / "trials.jsonl").open("w") as trials:
+        for number, line in enumerate(lines, 1):
+            record = line["record"]
+            record["number"] = number
+            records.write(json.dumps(line) + "\n")
+            for trial in record["trials"]:
+                entry = {"schema": 1, "key": record.get("key"), "number": number, "trial": trial}
+                trials.write(json.dumps(entry) + "\n")
     return path
 
 

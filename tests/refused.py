@@ -86,6 +86,20 @@ REFUSED: tuple[tuple[dict[str, Any], list[str]], ...] = (
         },
         ["3 do not fit", "--queues 2"],
     ),
+    (
+        {"function": "testpmd", "image": "debian", "environment": "docker", "engine": "dpdk"}
+        | {"switch": "testpmd", "scenario": "loopback"},
+        ["function testpmd is a program of this host", "--function forwarder"],
+    ),
+    (
+        {"event": "kill", "rate": "1k", "switch": "testpmd", "engine": "dpdk", "listen": "switch"},
+        ["port f0 connects to the switch, and does not connect again", "--listen functions"],
+    ),
+    (
+        {"function": "l2fwd", "function_semantics": "mac", "scenario": "loopback", "engine": "dpdk"}
+        | {"switch": "testpmd"},
+        ["function l2fwd cannot write its own MAC", "--function forwarder"],
+    ),
     ({"arrivals": "poisson"}, ["are those of a rate", "--rate"]),
     ({"arrivals": "even", "search": "max"}, ["are those of a rate"]),
     ({"vlan": 5}, ["at least 68 bytes"]),

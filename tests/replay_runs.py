@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from recorded import RECORDINGS
 from replaying import Names, Recording, ReplayedClock, ReplayedHost
 from switchmark import clock
 from switchmark.campaign.load import from_options
@@ -39,7 +40,6 @@ from switchmark.switches.base import Switch
 
 TESTS = Path(__file__).parent
 PLUGINS = TESTS / "plugins"
-RECORDINGS = TESTS / "replay" / "recordings"
 TRUTH = TESTS.parent / "build/wheel/traffic/truth-switch"
 ROOTS = Path("/run/switchmark")
 """The folder of the runs of root."""

@@ -570,6 +570,8 @@ class _Fake:
             if path.endswith(end):
                 with peer, suppress(BrokenPipeError, ConnectionResetError):
                     speak(peer, self.programs.plain(path))
+        # No thread of the real programs ends while a client adds up what their threads have used.
+        threading.Event().wait()
 
     def _script(self, path: str, entries: Callable[[], list[tuple[str, str]]]) -> Script:
         return self.scripts.setdefault(path, Script(entries()))

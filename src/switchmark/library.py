@@ -129,7 +129,7 @@ def run(tests: Tests, *, out: str | Path = "runs", name: str | None = None) -> R
     before = set(parent.iterdir()) if parent.is_dir() else set()
     with tempfile.TemporaryDirectory(prefix="switchmark-") as folder:
         campaign = Path(folder) / "run.yaml"
-        campaign.write_text(dump(Campaign("run", _several(tests))))
+        campaign.write_text(dump(Campaign("run", _several(tests))), encoding="utf-8")
         named = ["--name", name] if name else []
         status, said = run_command(["run", str(campaign), "--quiet", "--out", str(parent), *named])
     made = [path for path in parent.iterdir() if is_run(path)] if parent.is_dir() else []

@@ -57,11 +57,11 @@ def spoilt_json(draw: random.Random, content: Any, times: int = 1) -> Any:
 
 def _places(content: Any) -> Iterator[tuple[Any, Any]]:
     """Yield the place of each value: what holds it, and its key there."""
-    keys = content.keys() if isinstance(content, dict) else range(len(content))
-    for key in keys:
+    if not isinstance(content, dict | list):
+        return
+    for key in content if isinstance(content, dict) else range(len(content)):
         yield content, key
-        if isinstance(content[key], dict | list):
-            yield from _places(content[key])
+        yield from _places(content[key])
 
 
 def _replace(draw: random.Random, holder: Any, key: Any, places: list[tuple[Any, Any]]) -> None:

@@ -72,11 +72,14 @@ def _ended(
 
 # --- around it -------------------------------------------------------------------------------
 
+_NOWHERE = "/proc/nowhere"
+"""A folder that not even root can make."""
+
 _VARIABLES: tuple[dict[str, str | None], ...] = (
     {"HOME": None},
-    {"HOME": "/nowhere"},
+    {"HOME": _NOWHERE},
     {"HOME": "", "XDG_CACHE_HOME": "/dev/null", "XDG_CONFIG_HOME": "/dev/null"},
-    {"TMPDIR": "/nowhere"},
+    {"TMPDIR": _NOWHERE},
     {"PATH": None},
     {"PATH": ""},
     {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"},
@@ -86,10 +89,10 @@ _VARIABLES: tuple[dict[str, str | None], ...] = (
     {"COLUMNS": "many", "LINES": "-1"},
     {"TERM": None, "NO_COLOR": "1"},
     {"TERM": "nosuch", "FORCE_COLOR": "1"},
-    {"SWITCHMARK_HOST_FILE": "/nowhere"},
+    {"SWITCHMARK_HOST_FILE": _NOWHERE},
     {"SWITCHMARK_HOST_FILE": "/dev/zero"},
     {"SWITCHMARK_HOST_FILE": ""},
-    {"XDG_RUNTIME_DIR": "/nowhere"},
+    {"XDG_RUNTIME_DIR": _NOWHERE},
     {"PYTHONDEVMODE": "0", "TZ": "Nowhere/Nothing"},
 )
 

@@ -9,20 +9,29 @@ import os
 import random
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-import switchmark.lab.measure
 import switchmark.runs.anchor
 import switchmark.runs.clean
 from fuzz.harness import Ended, command
 from fuzz.odd import TEXTS, any_value, endless, spoilt_bytes, spoilt_json, spoilt_text
-from recorded import fresh, latency_trial, stored_lines_run, stored_run
+from recorded import (
+    RECORDINGS,
+    fresh,
+    latency_trial,
+    lines_run,
+    recorded_lines,
+    stored_lines_run,
+    stored_run,
+)
 from switchmark.errors import SetupFailed
 from switchmark.hosts.base import boot_id
 from switchmark.hosts.local import LocalHost
+from switchmark.lab.measure import Lab
+from switchmark.model.record import Record
 from switchmark.model.test import Test
 
 _LAB = {
@@ -62,34 +71,46 @@ _READERS: tuple[tuple[str, ...], ...] = (
 )
 
 
+def _recorded_run(recording: Path, parent: Path) -> Path:
+    return lines_run(parent, recorded_lines(recording))
+
+
+_SOUND: Mapping[str, Callable[[Path], Path]] = {
+    "fresh": lambda parent: stored_run(parent, _fresh_records()),
+    "lines": stored_lines_run,
+    **{
+        path.name: partial(_recorded_run, path)
+        for path in sorted(RECORDINGS.glob("*.records.jsonl"))
+    },
+}
+"""The functions that make a sound run folder in an existing folder, by name."""
+
+_OF_A_LAB = "lines"
+
+
+def _fresh_records() -> list[Record]:
+    latency = tuple(latency_trial(1e5, [900 + number for number in range(200)]) for _ in range(3))
+    return [
+        fresh(1),
+        fresh(2, test=Test(search="max", switch="ovs", frame_size=128), verdict="sender"),
+        fresh(3, status="failed", trials=(), error="it did not come up\n  line 2"),
+        fresh(4, trials=latency, test=Test(dimension="latency", search="fixed", rate="1M")),
+    ]
+
+
 @cache
-def _sound_folders() -> tuple[Mapping[str, bytes], ...]:
-    """Return run folders that are as they should be, by the names of their files."""
-    folders = []
+def _sound_folder(name: str) -> Mapping[str, bytes]:
+    """Return the content of a run folder that is as it should be, by the names of its files."""
     with tempfile.TemporaryDirectory(prefix="switchmark-fuzz-") as scratch:
-        latency = tuple(
-            latency_trial(1e5, [900 + number for number in range(200)]) for _ in range(3)
-        )
-        records = [
-            fresh(1),
-            fresh(2, test=Test(search="max", switch="ovs", frame_size=128), verdict="sender"),
-            fresh(3, status="failed", trials=(), error="it did not come up\n  line 2"),
-            fresh(4, trials=latency, test=Test(dimension="latency", search="fixed", rate="1M")),
-        ]
-        for number, path in enumerate(
-            (stored_run(Path(scratch, "a"), records), stored_lines_run(Path(scratch, "b")))
-        ):
-            (path / "logs/steps.sh").write_text("ip link add a\n")
-            if number:
-                (path / "testbeds.json").write_text(json.dumps(_LAB))
-            folders.append(
-                {
-                    entry.relative_to(path).as_posix(): entry.read_bytes()
-                    for entry in sorted(path.rglob("*"))
-                    if entry.is_file()
-                }
-            )
-    return tuple(folders)
+        path = _SOUND[name](Path(scratch))
+        (path / "logs/steps.sh").write_text("ip link add a\n")
+        if name == _OF_A_LAB:
+            (path / "testbeds.json").write_text(json.dumps(_LAB))
+        return {
+            entry.relative_to(path).as_posix(): entry.read_bytes()
+            for entry in sorted(path.rglob("*"))
+            if entry.is_file()
+        }
 
 
 def _put(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -100,7 +121,7 @@ def _put(folder: Path, files: Mapping[str, bytes]) -> None:
 
 def put_sound_run(folder: Path) -> None:
     """Put a run folder that is as it should be below a folder, as `run`."""
-    _put(folder / "run", _sound_folders()[0])
+    _put(folder / "run", _sound_folder("fresh"))
 
 
 def spoil(draw: random.Random, path: Path) -> None:
@@ -135,31 +156,24 @@ def _json_line(draw: random.Random, line: bytes) -> bytes:
 
 def run_folders(draw: random.Random, folder: Path) -> Iterator[Ended]:
     """Spoil a run folder, and have it read by some commands. Nothing is measured by `resume`."""
-    sound = _sound_folders()
-    _put(folder / "sound", sound[0])
+    _put(folder / "sound", _sound_folder("fresh"))
     spoilt = folder / "run"
-    _put(spoilt, draw.choice(sound))
+    _put(spoilt, _sound_folder(draw.choice((*_SOUND, *["fresh", "lines"] * 10))))
     names = [*["records.jsonl"] * 6, *["trials.jsonl"] * 2, "host.json", "testbeds.json"]
     names += ["campaign.yaml", "logs/steps.sh", "asked.yaml"]
     for _ in range(draw.choice((1, 1, 2))):
         spoil(draw, spoilt / draw.choice(names))
     for argv in draw.sample(_READERS, 4):
-        yield command(*argv, folder=folder, before=_measure_nothing)
+        yield command(*argv, folder=folder, before=measure_nothing)
 
 
-class _NoLab:
-    def __init__(self, *_: object, **__: object) -> None:
-        self.kept, self.left = (), ()
-
-    def __enter__(self) -> NoReturn:
-        raise SetupFailed("nothing is measured here")
-
-    def __exit__(self, *_: object) -> None:
-        pass
+def _no_lab(lab: Lab) -> NoReturn:
+    raise SetupFailed("nothing is measured here")
 
 
-def _measure_nothing() -> None:
-    switchmark.lab.measure.Lab = _NoLab  # type: ignore[misc, assignment]
+def measure_nothing() -> None:
+    """Let no command measure, in whichever module it imported the lab."""
+    Lab.__enter__ = _no_lab  # type: ignore[method-assign]
     switchmark.runs.anchor.anchor = lambda: None
     os.environ["SWITCHMARK_MACHINE_LOCK"] = os.devnull
 

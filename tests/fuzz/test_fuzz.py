@@ -3,6 +3,7 @@ One that finds a fault shows that it is found."""
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -18,7 +19,8 @@ import pytest
 
 from fuzz import harness
 from fuzz.harness import Ended, command, hunt, seeds_of
-from fuzz.stored import spoil
+from fuzz.odd import spoilt_json
+from fuzz.stored import measure_nothing, put_sound_run, spoil
 from fuzz.targets import TARGETS
 
 FEWER = frozenset({"run-folders", "surroundings", "interruptions"})
@@ -79,6 +81,12 @@ def test_a_seed_makes_the_same_input_each_time(tmp_path: Path) -> None:
         assert written
         inputs.append((ended[0].argv, written))
     assert inputs[0] == inputs[1]
+
+
+@pytest.mark.parametrize("content", [None, True, 7, "text", [], {}, [[1], {"a": None}]])
+def test_any_json_is_spoilt(content: object) -> None:
+    spoilt = [spoilt_json(random.Random(seed), content, 3) for seed in range(50)]
+    assert any(json.dumps(changed) != json.dumps(content) for changed in spoilt)
 
 
 def fails() -> None:
@@ -150,6 +158,14 @@ def test_a_traceback_is_a_fault_unless_it_was_asked_for() -> None:
     assert Ended(("run",), 2, traceback).fault == "a traceback"
     assert Ended(("--debug", "run"), 2, traceback).fault == ""
     assert Ended(("--debug", "run"), 70, traceback).fault == "status 70"
+
+
+def test_a_resumed_run_measures_nothing(tmp_path: Path) -> None:
+    """A spoilt campaign could take hours, on any host that it names."""
+    put_sound_run(tmp_path)
+    ended = command("resume", "run", folder=tmp_path, before=measure_nothing)
+    assert (ended.status, ended.fault) == (4, ""), ended.stderr
+    assert "error: nothing is measured here\n" in ended.stderr
 
 
 @pytest.mark.timeout(5)

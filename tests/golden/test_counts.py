@@ -13,10 +13,9 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from golden.test_figures import RECORDINGS
 from golden.test_outcomes import apart, changed, flat, leaves
 from golden_cases import shortened, text_of_cases
-from recorded import fresh
+from recorded import RECORDINGS, fresh
 from switchmark.metrics.balance import Way, balanced
 from switchmark.metrics.cpu import cores_by_role, cost
 from switchmark.metrics.disturbed import flooded, frequency_changed, past_switch, slow_path

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
+from recorded import RECORDINGS
 from switchmark.metrics import (
     disturbed,
     growth,
@@ -46,8 +46,6 @@ from switchmark.model.record import Record, TrialResult
 from switchmark.model.search import OneSearch
 
 Golden = Callable[[str, str], None]
-
-RECORDINGS = Path(__file__).parents[1] / "replay/recordings"
 
 
 @cache

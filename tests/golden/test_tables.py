@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from golden.test_figures import RECORDINGS, summed
-from recorded import FACTS, interrupted_trial, stored_run
+from golden.test_figures import summed
+from recorded import FACTS, RECORDINGS, interrupted_trial, stored_run
 from switchmark.model.record import SCHEMA
 from switchmark.model.search import Goal
 from switchmark.report.rows import TABLES, FlatColumn, Tables, Unreadable, kind_of

@@ -217,10 +217,15 @@ def test_every_engine(measure: Measure, engine: str, switch: str) -> None:
 
 
 def assert_sizes_are_those_of(record: Record) -> None:
+    """Check the sizes of frames. The last turn of a mix may be cut short: at the end of the trial,
+    or anywhere if a busy host does not let all frames be sent and received."""
     trial, size = only(record), record.test.frame_size
-    within = 0 if isinstance(size, int) else 0.05  # the last turn of a mix may be cut short
-    mean = mean_frame_bytes(size)
-    assert trial.rx_bytes == pytest.approx(mean * trial.rx_frames, rel=within)
+    if isinstance(size, int):
+        assert trial.rx_bytes == size * trial.rx_frames
+    elif trial.tx_unsent or trial.lost:
+        assert 64 * trial.rx_frames < trial.rx_bytes < 1518 * trial.rx_frames
+    else:
+        assert trial.rx_bytes == pytest.approx(mean_frame_bytes(size) * trial.rx_frames, rel=0.05)
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,9 @@ from typing import get_args
 import pytest
 from click.testing import CliRunner
 
+from recorded import RECORDINGS
 from replay_cases import CASES
-from replay_runs import RECORDINGS, Case, stored_lines, without_run
+from replay_runs import Case, stored_lines, without_run
 from replaying import differences
 from switchmark.cli.app import app
 from switchmark.engines import TABLE as ENGINES

@@ -140,11 +140,14 @@ def only(record: Record) -> TrialResult:
 
 def names(record: Record, verdict: str, *doubts: str) -> bool:
     """Return whether a record names what limited it. If other programs took CPU time, it has to say
-    that instead, by a doubt. `make soak` needs a quiet host, and accepts the verdict alone.
-    `tests/replay` has recordings of these verdicts."""
+    that instead, by a doubt, or by the verdict `host` if the hypervisor kept the CPU. `make soak`
+    needs a quiet host, and accepts the verdict alone. `tests/replay` has recordings of these
+    verdicts."""
     assert record.status == "ok", record.error
     found = {*record.doubts}
-    excused = TIMES == 1 and bool(found & DISTURBED)
+    evidence = record.trials[0].evidence.verdict if record.trials else None
+    kept = record.verdict == "host" and evidence is not None and (evidence.stolen or 0) > 0.05
+    excused = TIMES == 1 and (kept or bool(found & DISTURBED))
     return excused or (record.verdict == verdict and found >= {*doubts})
 
 
@@ -481,7 +484,7 @@ def test_a_switch_that_does_not_come_back_is_a_result(
     assert "ended with status 1" in event.failure
     assert outage is not None
     assert not outage.is_over
-    assert outage.by_loss_s == pytest.approx(0.4, abs=0.1)
+    assert outage.by_loss_s == pytest.approx(0.6 - event.began_ns / 1e9, abs=0.1)
 
 
 # --- what a trial shows over time ----------------------------------------------------------------
@@ -705,7 +708,9 @@ USER_SPACE = [name for name, switch in TABLE.items() if switch.program]
 def saturating(switch: str) -> dict[str, Any]:
     """Return the axes of a saturated test of a switch in user space, past the kernel if it can."""
     past_kernel = PortKind.VHOST_USER in TABLE[switch].port_kinds
-    return {**SATURATED, "switch": switch, "engine": "dpdk" if past_kernel else "raw-mmsg"}
+    engine = "dpdk" if past_kernel else "raw-mmsg"
+    # Without the gate, a trial may begin before the switch forwards: l2fwd starts up to 0.1 s late.
+    return {**SATURATED, "switch": switch, "engine": engine, "warmup": 0.15}
 
 
 BUILT = measured([(name,) for name in USER_SPACE], lambda combination: ())

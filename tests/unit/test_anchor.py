@@ -48,7 +48,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 def as_user(monkeypatch: pytest.MonkeyPatch, user: int, capabilities: int = ADMIN) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: user)
     status = f"Name:\tpython\nCapPrm:\t0\nCapEff:\t{capabilities:016x}\nCapBnd:\t0\n"
-    monkeypatch.setattr(Path, "read_text", lambda path: status)
+    monkeypatch.setattr(Path, "read_text", lambda path, encoding: status)
 
 
 def test_root_works_as_root_if_it_may_do_all(

@@ -57,6 +57,7 @@ def test_flows_that_frames_cannot_number_are_sub_flows() -> None:
         ({"flows": "1M"}, 1),
         ({"flows": "1M", "queues": 4}, 4),
         ({"flows": 8, "flow_order": "zipf"}, 1),
+        ({"flows": 2, "flow_order": "zipf"}, 1),
     ):
         test = Test(**axes)
         assert test.flow_numbers == numbers

@@ -122,6 +122,26 @@ def test_every_test_is_run_and_kept(tmp_path: Path) -> None:
         assert [record.test.burst for record in folder.latest] == [1, 2]
 
 
+def test_trials_and_their_intervals_are_stored_with_the_number_of_their_test(
+    tmp_path: Path,
+) -> None:
+    def numbers(file: Path) -> list[int]:
+        return [json.loads(line)["number"] for line in file.read_text().splitlines()]
+
+    class Dying(FakeLab):
+        def visit(self, visit: Visit) -> Record | None:
+            visit.on_intervals(TRIAL.spec, {"first": 0, "offered": [1]})
+            if visit.test.burst == 3:
+                raise Interrupted("killed")
+            return super().visit(visit)
+
+    with new(tmp_path, burst="1,2,3") as folder:
+        with suppress(Interrupted):
+            go(folder, Dying())
+        assert numbers(folder.path / "trials.jsonl") == [1, 2]
+        assert numbers(folder.path / "intervals.jsonl") == [3]
+
+
 def test_a_resumed_run_skips_what_is_done_and_repeats_what_failed(tmp_path: Path) -> None:
     with new(tmp_path, burst="1,2,3") as folder:
         go(folder, FakeLab(fails=[2]))
@@ -374,6 +394,14 @@ def test_compared_outages_have_the_rate_of_the_slowest_switch(
             assert "R+, of which 10% was asked, was not found" in (record.error or "")
 
 
+def test_a_share_is_of_the_r_plus_of_its_own_switch(tmp_path: Path) -> None:
+    axes = {"switch": "linux-bridge,ovs", "engine": "raw-mmsg", "repeat": "1"}
+    with new(tmp_path, rate="50%", **axes) as folder:
+        go(folder, TwoRates())
+        found = {record.test.switch: record.r_plus_pps for record in folder.latest}
+        assert found == TwoRates.rates
+
+
 def test_latency_at_a_share_is_of_the_throughputs_r_plus(tmp_path: Path) -> None:
     with new(tmp_path, dimension="latency", rate="50%") as folder:
         lab = FakeLab()
@@ -518,6 +546,10 @@ def test_a_stored_run_of_other_versions_does_not_go_on(tmp_path: Path) -> None:
             go(folder, lab)
         assert refused.value.hint == f"a new run: switchmark run {path}/campaign.yaml"
         assert all(len(record.trials) == 5 for record in folder.latest)
+
+
+def test_a_record_that_is_compared_with_none_needs_no_repeat() -> None:
+    assert further_repeats([RECORD], [RECORD], 9) == 0
 
 
 def test_each_look_has_its_part_of_the_level(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ import switchmark.lab.turns
 import switchmark.observe.facts
 import switchmark.observe.noise
 import switchmark.runs.anchor
+from recorded import fresh, stored_run
 from switchmark.campaign.asked import read_asked
 from switchmark.campaign.load import from_options
 from switchmark.cli import main
@@ -1019,17 +1020,40 @@ def test_a_command_that_is_not_there_is_refused_with_the_nearest(cli) -> None:
     assert "'report'" in ended.err
 
 
-def test_a_closed_pipe_is_no_bug() -> None:
-    command = f"{sys.executable} -m switchmark run --help | true; exit ${{PIPESTATUS[0]}}"
+@pytest.mark.parametrize("argument", ["--help", "version"])
+@pytest.mark.parametrize("mode", ["", "1"], ids=["usual", "development"])
+def test_a_closed_pipe_is_no_bug(argument: str, mode: str) -> None:
+    """Python's development mode reports what it otherwise drops at the end."""
     source = str(Path(switchmark.__file__).parents[1])
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as closed:  # noqa: PTH123
+        ended = subprocess.run(
+            [sys.executable, "-m", "switchmark", argument],
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": source, "PYTHONDEVMODE": mode},
+        )
+    assert (ended.returncode, ended.stderr) == (1, "")
+
+
+def test_a_page_is_written_in_an_ascii_locale(tmp_path: Path) -> None:
+    run = stored_run(tmp_path, [fresh()])
     ended = subprocess.run(
-        ["bash", "-c", command],
+        [sys.executable, "-m", "switchmark", "report", str(run), "-o", str(tmp_path / "r.html")],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": source},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(Path(switchmark.__file__).parents[1]),
+            "LC_ALL": "C",
+            "PYTHONUTF8": "0",
+            "PYTHONCOERCECLOCALE": "0",
+        },
     )
-    assert "Traceback" not in ended.stderr
-    assert ended.returncode in (0, 1)
+    assert ended.returncode == 0, ended.stderr
+    assert "</html>" in (tmp_path / "r.html").read_text("utf-8")
 
 
 # --- standards -----------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from recorded import fresh, gap, interrupted_trial
 from switchmark.errors import TrialFailed, UsageError
 from switchmark.lab.happening import require_steps
 from switchmark.lab.running import RunningPath
-from switchmark.metrics.outage import outage_of, phases_of, recovery_s
+from switchmark.metrics.outage import outage_of, outages_by_flow, phases_of, recovery_s
 from switchmark.model.event import KINDS, LOAD, load_steps, moments_s, parse_events, written_events
 from switchmark.model.plan import End, Run, Spawn
 from switchmark.model.record import Record, TrialResult
@@ -281,6 +281,12 @@ def test_what_is_lost_long_after_the_event_does_not_count() -> None:
     outage = outage_of(late.model_copy(update={"series": series, "lost": 250}))
     assert outage is not None
     assert outage.lost == 200
+
+
+def test_losses_of_a_flow_count_until_twice_the_time_of_its_outage() -> None:
+    gaps = (gap(301, 502, lost=200), gap(690, 700, lost=9), gap(720, 730, lost=8))
+    (outage,) = outages_by_flow(interrupted_trial(gaps, lost=217))
+    assert outage.lost == 209
 
 
 def test_an_outage_without_an_end_lasts_to_the_end_of_the_trial() -> None:

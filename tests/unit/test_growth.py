@@ -57,12 +57,13 @@ def test_a_long_series_has_the_trend_of_its_means() -> None:
 
 
 def test_a_leak_grows() -> None:
-    leak = growing(sized([50_000 + 100 * n for n in range(100)]))
+    leak = growing(sized([50_000 + 100 * n for n in range(100)], interval_s=300.25))
     assert leak is not None
     assert leak["rss_kib"] == [50_000, 59_900]
+    assert leak["seconds"] == 29_724.8
     low, slope, high = leak["kib_per_hour"]
     assert low <= slope <= high
-    assert slope == pytest.approx(1200)
+    assert slope == pytest.approx(1199)
 
 
 @pytest.mark.parametrize(

@@ -7,19 +7,22 @@ import csv
 import io
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from recorded import fresh, latency_trial, stored_run
+from recorded import RECORDINGS, fresh, latency_trial, recorded_lines, stored_run
 from switchmark.campaign.store import RunFolder, read_host, read_lab, read_records
 from switchmark.errors import UsageError
 from switchmark.metrics.latency import latency_of
 from switchmark.model.cost import TrialCost
+from switchmark.model.counters import WrittenCounters
+from switchmark.model.evidence import Evidence
+from switchmark.model.record import Record
 from switchmark.model.test import Test
 from switchmark.plots import charts
 from switchmark.plots.render import svg
@@ -129,6 +132,75 @@ def test_a_field_that_is_spoilt_is_told_with_its_line(run: Path, field: str, val
     spoil(run, lambda line: line["record"].update({field: value}))
     with pytest.raises(UsageError, match=rf"records.jsonl:1: not readable: {field}"):
         read_records(run)
+
+
+@pytest.mark.parametrize("value", [None, True, {"a": 1}, ...], ids=str)
+def test_any_member_may_be_spoilt_or_missing(value: object) -> None:
+    """A record with a member of the wrong type, or without it, is valid or refused. No other error
+    is raised."""
+    (line, *_) = recorded_lines(RECORDINGS / "profiled.records.jsonl")
+    refused = 0
+    for holder, key in first_of_each(line["record"]):
+        before = holder[key]
+        if value is not ...:
+            holder[key] = value
+        elif isinstance(holder, dict):
+            del holder[key]
+        try:
+            Record.model_validate_json(json.dumps(line["record"]))
+        except (ValidationError, UsageError):
+            refused += 1
+        holder[key] = before
+    assert refused > 20
+    Record.model_validate_json(json.dumps(line["record"]))
+
+
+def first_of_each(content: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the place of each value below, but only of the first item of a list."""
+    if isinstance(content, dict | list):
+        for key in list(content) if isinstance(content, dict) else range(len(content[:1])):
+            yield from first_of_each(content[key])
+            yield content, key
+
+
+@pytest.mark.parametrize(
+    ("seat", "place"),
+    [
+        ({"cpus": False, "yield": True}, "Pin.cpus"),
+        ({"cpus": ["x"], "yield": True}, "Pin.cpus.0"),
+        ({"cpus": [1]}, "Pin.yield_"),
+        ({"cpus": [1], "yield": "so"}, "Pin.yield_"),
+        (7, "Pin"),
+    ],
+)
+def test_a_seat_that_is_spoilt_is_named_with_its_line(run: Path, seat: object, place: str) -> None:
+    placement = {"policy": "pinned", "seats": {"f0": seat}}
+    spoil(run, lambda line: line["record"].update(placement=placement))
+    place = rf"records.jsonl:1: not readable: placement\.seats\.f0\.{place}: "
+    with pytest.raises(UsageError, match=place):
+        read_records(run)
+    with pytest.raises(Unreadable):
+        Tables([run])
+
+
+@pytest.mark.parametrize("counts", [{"in": 1}, {"in": 1, "out": "x"}, {"in": [], "out": 1}])
+def test_a_balance_has_two_counts(counts: object) -> None:
+    with pytest.raises(ValidationError, match=r"balance\.to switch\.(entered|left)"):
+        Evidence.model_validate({"balance": {"to switch": counts}})
+
+
+@pytest.mark.parametrize("counts", [{"rx": "x"}, {"rx": True}, {"rx": 1.5}, {"rx": [1]}, 7])
+def test_counters_are_numbers(counts: object) -> None:
+    with pytest.raises(ValidationError, match="no counters by place"):
+        TypeAdapter(WrittenCounters).validate_python({"f0@switch": counts})
+
+
+def test_an_axis_that_is_spoilt_is_named_with_its_line(run: Path) -> None:
+    spoil(run, lambda line: line["record"]["test"].update(rate=True))
+    with pytest.raises(UsageError, match=r"records.jsonl:1: not readable: 'True' is not a rate"):
+        read_records(run)
+    with pytest.raises(Unreadable):
+        Tables([run])
 
 
 def test_a_load_is_of_a_cpu() -> None:

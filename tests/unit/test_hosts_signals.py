@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
+import time
 
 import pytest
 
 from switchmark.errors import Interrupted, SetupFailed
+from switchmark.hosts import signals
 from switchmark.hosts.signals import interruptible, shielded
 
 
@@ -34,6 +37,54 @@ def test_handlers_are_put_back() -> None:
     with interruptible():
         pass
     assert before == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+
+class Finalized:
+    """Gets a signal in its finalizer, whose exceptions Python discards."""
+
+    def __del__(self) -> None:
+        interrupt()
+
+
+def test_an_interruption_that_python_discards_is_raised_again(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    handlers = [signal.getsignal(signal.SIGALRM), sys.unraisablehook]
+    with interruptible():
+        with pytest.raises(Interrupted, match="SIGINT"):
+            Finalized()
+            time.sleep(5)
+        interrupt()  # the same interruption
+    assert handlers == [signal.getsignal(signal.SIGALRM), sys.unraisablehook]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_interruption_that_python_discards_waits_for_a_shield(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(signals, "_AGAIN_S", 0.2)
+    steps = []
+    with interruptible(), pytest.raises(Interrupted):
+        Finalized()
+        with shielded():
+            time.sleep(0.4)
+            steps.append("whole")
+        steps.append("never")
+    assert steps == ["whole"]
+
+
+def test_other_errors_that_python_discards_are_still_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Faulty:
+        def __del__(self) -> None:
+            raise ValueError("of a finalizer")
+
+    reported = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda args: reported.append(args.exc_type))
+    with interruptible():
+        Faulty()
+    assert reported == [ValueError]
 
 
 def test_what_was_ignored_stays_ignored() -> None:

@@ -452,6 +452,13 @@ def test_what_virtual_machines_ran_is_no_share_of_the_kernel() -> None:
     assert metric("profile.guest").of(record) == pytest.approx(0.2)
 
 
+def test_all_of_a_profile_may_be_of_the_kernel() -> None:
+    trial = profiled(whole=Shares(samples=10, groups={"locks": 1.0}, symbols={}))
+    record = RECORD.model_copy(update={"trials": (trial,)})
+    assert metric("profile.kernel").of(record) == 1.0
+    assert metric("profile.guest").of(record) == 0.0
+
+
 def test_a_profile_that_failed_says_why_and_tells_no_share() -> None:
     failed = profiled(missing="perf failed: gone", whole=None, cpus={}, parts={})
     record = RECORD.model_copy(update={"trials": (failed,)})

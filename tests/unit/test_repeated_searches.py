@@ -187,6 +187,41 @@ def test_a_bound_among_searches_makes_the_median_one_only_if_it_could_be_higher(
     assert (goal.rate_pps, goal.high_pps, goal.verdict) == (rate, high, verdict)
 
 
+def test_medians_of_counted_frames_are_whole_and_bound_what_passed() -> None:
+    counted = (
+        {"burst_low": 3, "burst_high": 4, "burst_max": 6, "burst_step": 1, "burst_limit": 9},
+        {"burst_low": 4, "burst_high": 7, "burst_max": 9, "burst_step": 2, "burst_limit": 12},
+    )
+    results = [
+        OneSearch(
+            trials=9,
+            r_plus_pps=1.0,
+            goals=(Goal(goal="b2b", loss_ratio=0, rate_pps=1.0, burst_stdev=stdev, **frames),),
+        )
+        for stdev, frames in zip((1.0, 3.0), counted, strict=True)
+    ]
+    (goal,) = goals_of(results, {})
+    found = {name: getattr(goal, name) for name in counted[0]}
+    assert found == {
+        "burst_low": 3,
+        "burst_high": 6,
+        "burst_max": 8,
+        "burst_step": 2,
+        "burst_limit": 10,
+    }
+    assert goal.burst_stdev == 2.0
+
+
+def test_a_repeat_of_a_search_at_given_loads_has_the_verdict_of_its_trials() -> None:
+    record = searched("latency-at-load", noisy(7), repeat=2)
+    trials = tuple(
+        trial.model_copy(update={"verdict": "receiver" if trial.spec.repeat == 2 else "switch"})
+        for trial in record.trials
+    )
+    repeats = searches_of(record.model_copy(update={"trials": trials}))
+    assert [repeat.verdict for repeat in repeats] == ["switch", "receiver"]
+
+
 def test_each_search_has_its_bracket_and_says_whether_it_is_a_bound() -> None:
     record = searched("ndr", noisy(4), repeat=2)
     assert record.search is not None

@@ -87,6 +87,16 @@ def test_each_switch_may_have_an_engine_that_suits_it() -> None:
     assert groups(tests) == [(0, 3), (1, 2)]
 
 
+def test_groups_of_both_kinds_are_found_in_one_campaign() -> None:
+    """The second frame size has two tests of each switch, the first has one."""
+    pairs = [
+        Test(switch=switch, engine=engine, frame_size=size, repeat=5)
+        for size, engines in ((64, "dpdk memif"), (1500, "dpdk dpdk memif memif"))
+        for switch, engine in zip("abab", engines.split(), strict=False)
+    ]
+    assert groups(pairs) == [(0, 1), (2, 3), (4, 5)]
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [

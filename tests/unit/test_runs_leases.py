@@ -7,6 +7,7 @@ import fcntl
 import os
 import re
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
@@ -313,6 +314,29 @@ def test_a_value_that_is_gone_with_its_module_needs_no_restoring(tmp_path: Path)
         run.leases.give_back(run.run, host, SETTING)
         assert run.leases.held_by(run.run) == []
     assert host.files == {}
+
+
+@pytest.mark.parametrize("now", [b"0\n", b"1\n"], ids=["as it was", "changed"])
+def test_a_run_that_died_as_the_kernel_refused_its_value_leaves_nothing_to_restore(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now: bytes
+) -> None:
+    """The kernel refuses to move some interrupts. A changed value that it does not restore is a
+    failure."""
+    host = Kernel({SETTING: b"0\n"})
+    host.dies_at = (0, 0)
+    run = Workspace(tmp_path)
+    with pytest.raises(Killed):
+        lease(run, host, SETTING, b"1\n")
+    run.leases.close()
+    host.files[SETTING] = now
+
+    def refuse(path: str, content: bytes) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(host, "write", refuse)
+    with nullcontext() if now == b"0\n" else pytest.raises(PermissionError):
+        run.leases.give_back(run.run, host, SETTING)
+    assert leases.MACHINE_WIDE.exists() == (now != b"0\n")
 
 
 def test_each_network_namespace_has_its_value(tmp_path: Path) -> None:

@@ -164,8 +164,8 @@ def test_the_command_is_run_to_its_end(how: str, monkeypatch: pytest.MonkeyPatch
         "stdin": subprocess.DEVNULL,
         "stdout": subprocess.DEVNULL,
         "stderr": subprocess.PIPE,
-        "text": True,
         "errors": "replace",
+        "encoding": "utf-8",
     }
     assert process.signals == [signal.SIGINT] * bool(how)
     assert process.waits == 1 + bool(how)

@@ -502,3 +502,54 @@ def test_the_anchor_needs_nothing_but_the_interpreter() -> None:
         [sys.executable, "-I", "-S", "-B", "-c", script], capture_output=True, text=True
     )
     assert (completed.returncode, completed.stderr) == (0, "")
+
+
+# --- encodings -------------------------------------------------------------------------------
+
+_MODE = re.compile(r"[rwax][+t]*")
+
+
+def without_encoding(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the lines where text is read or written in the encoding of the user's locale."""
+    for node in nodes_of(tree):
+        if not isinstance(node, ast.Call) or any(word.arg == "encoding" for word in node.keywords):
+            continue
+        name = ast.unparse(node.func).rpartition(".")[2]
+        texts = [value.value for value in node.args if isinstance(value, ast.Constant)]
+        if (
+            (name == "read_text" and not node.args and "." in ast.unparse(node.func))
+            or (name == "write_text" and len(node.args) == 1)
+            or (name in ("open", "fdopen", "NamedTemporaryFile") and any(map(_is_text, texts)))
+            or (name == "open" and not node.args and not node.keywords)
+            or any(word.arg == "text" for word in node.keywords if name in ("run", "Popen"))
+        ):
+            yield node.lineno, ast.unparse(node)
+
+
+def _is_text(mode: object) -> bool:
+    return isinstance(mode, str) and _MODE.fullmatch(mode) is not None
+
+
+def test_files_are_written_in_one_encoding() -> None:
+    """A locale may have ASCII or Latin 1. Files are for other hosts, too."""
+    found = {
+        module: places
+        for module, tree in trees().items()
+        if (places := list(without_encoding(tree)))
+    }
+    assert found == {}
+
+
+def test_a_file_in_the_encoding_of_the_locale_is_found() -> None:
+    source = (
+        "path.read_text()\n"
+        "path.write_text(text)\n"
+        "path.open('a')\n"
+        "path.open()\n"
+        "os.fdopen(1, 'w', buffering=1)\n"
+        "subprocess.run(argv, text=True)\n"
+        "path.read_text(encoding='utf-8')\n"
+        "path.open('rb')\n"
+        "tarfile.open(fileobj=output, mode='w')\n"
+    )
+    assert [line for line, _ in without_encoding(ast.parse(source))] == [1, 2, 3, 4, 5, 6]

@@ -25,12 +25,11 @@ OPTIONS = [
     "--import-mode=importlib",
     "--continue-on-collection-errors",
     *("-p", "no:cacheprovider"),
-    *("-p", "no:rerunfailures"),
     "-s",
     "-q",
     *("-m", "not slow and not further and not ((netns or root) and not smoke)"),
 ]
-"""Those of the project but for second tries. The marks are those of `make test-fast`."""
+"""The options of pytest for a mutant, with the marks of `make test-fast`."""
 
 
 def folders() -> list[str]:

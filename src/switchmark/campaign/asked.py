@@ -136,9 +136,9 @@ def keep(
     try:
         for path, text in files.items():
             (folder / _FOLDER / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / _FOLDER / path).write_text(text)
+            (folder / _FOLDER / path).write_text(text, encoding="utf-8")
         written = json.dumps(asked.model_dump(mode="json", by_alias=True), indent=2)
-        (folder / _FILE).write_text(written + "\n")
+        (folder / _FILE).write_text(written + "\n", encoding="utf-8")
     except OSError as error:
         raise RecordFailed(f"{folder / _FILE} cannot be written: {error.strerror}") from error
 

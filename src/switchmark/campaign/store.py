@@ -121,8 +121,8 @@ class RunFolder:
         try:
             created = path = _new_folder(path)
             (path / "logs").mkdir()
-            (path / "host.json").write_text(json.dumps(facts, indent=2) + "\n")
-            (path / _CAMPAIGN).write_text(dump(campaign))
+            (path / "host.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+            (path / _CAMPAIGN).write_text(dump(campaign), encoding="utf-8")
         except OSError as error:
             if created is not None:
                 shutil.rmtree(created, ignore_errors=True)  # half a folder would keep its name
@@ -177,13 +177,13 @@ class RunFolder:
             for name, text in logs.items():
                 if name in (".", "..") or Path(name).name != name:
                     continue
-                with (folder / name).open("a") as file:
+                with (folder / name).open("a", encoding="utf-8") as file:
                     file.write(text)
 
     def keep_lab(self, lab: Mapping[str, Any]) -> None:
         """Store the facts about testbeds (`testbeds.json`) for all records."""
         try:
-            (self.path / _LAB).write_text(json.dumps(lab, indent=2) + "\n")
+            (self.path / _LAB).write_text(json.dumps(lab, indent=2) + "\n", encoding="utf-8")
         except OSError as error:
             raise RecordFailed(f"{self.path / _LAB} cannot be written: {error.strerror}") from error
         self._lab = dict(lab)
@@ -421,6 +421,8 @@ def _readable(path: Path, line: int) -> Iterator[None]:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise UsageError(f"{path}:{line}: not readable: {place}: {first['msg']}") from error
+    except UsageError as error:  # of the value of an axis
+        raise UsageError(f"{path}:{line}: not readable: {error.message}") from error
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise UsageError(f"{path}:{line}: not a line of a record") from error
 

@@ -104,7 +104,7 @@ def folders_of(run: Path) -> list[Path]:
 
 def keep_asked(folder: Path, campaign: Campaign) -> None:
     """Store the requested tests in the run folder of the search."""
-    (folder / _ASKED).write_text(dump(campaign))
+    (folder / _ASKED).write_text(dump(campaign), encoding="utf-8")
 
 
 def is_tuning(folder: Path) -> bool:

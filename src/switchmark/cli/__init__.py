@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from switchmark.cli.output import OutputLost, give_up_output, open_streams
+from switchmark.cli.output import OutputLost, ReaderGone, give_up_output, open_streams
 from switchmark.errors import Exit, Interrupted, SetupFailed, SwitchmarkError, UsageError
 from switchmark.hosts.signals import check_interrupted, interruptible
 
@@ -29,8 +29,8 @@ def main() -> NoReturn:
         status = _explain(error, error.exit_code, debug)
     except KeyboardInterrupt as error:
         status = _explain(error, Exit.INTERRUPTED, debug)
-    except BrokenPipeError:
-        give_up_output()  # the reader has seen enough
+    except ReaderGone:
+        give_up_output()
         status = Exit.FAILED
     except OutputLost as error:
         give_up_output()
@@ -42,7 +42,7 @@ def main() -> NoReturn:
         )
     try:
         sys.stdout.flush()
-    except (OSError, AttributeError):  # stdout is full, or was never open
+    except (OSError, ReaderGone, AttributeError):  # stdout is full, or was never open
         give_up_output()
     sys.exit(status)
 
@@ -132,7 +132,12 @@ def _confess(error: Exception, debug: bool) -> int:
     details = f"arguments: {sys.argv[1:]}\n{''.join(traceback.format_exception(error))}"
     try:
         with tempfile.NamedTemporaryFile(
-            "w", prefix="switchmark-bug-", suffix=".log", delete=False, errors="backslashreplace"
+            "w",
+            prefix="switchmark-bug-",
+            suffix=".log",
+            delete=False,
+            errors="backslashreplace",
+            encoding="utf-8",
         ) as log:
             log.write(details)
         note = f"the traceback is in {log.name}"

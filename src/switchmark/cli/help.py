@@ -59,7 +59,7 @@ class GroupedCommand(click.Command):
 
 def examples_of(command: str) -> list[str]:
     """Return the examples of a command."""
-    lines = _EXAMPLES.read_text().splitlines()
+    lines = _EXAMPLES.read_text(encoding="utf-8").splitlines()
     return [line for line in lines if line.startswith(f"switchmark {command} ")]
 
 

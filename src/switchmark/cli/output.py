@@ -20,14 +20,19 @@ class OutputLost(OSError):
         return f"the output cannot be written: {self.strerror}"
 
 
+class ReaderGone(Exception):
+    """The reader of standard output has ended, as `head` does when it has seen enough. It is no
+    BrokenPipeError, which click handles itself, and leaves the output unflushed."""
+
+
 class _Output(io.FileIO):
     """Standard output: a failed write ends the command."""
 
     def write(self, data: bytes, /) -> int | None:  # type: ignore[override]
         try:
             return super().write(data)
-        except BrokenPipeError:
-            raise
+        except BrokenPipeError as error:
+            raise ReaderGone from error
         except OSError as error:
             raise OutputLost(error.errno, error.strerror) from error
 

@@ -163,7 +163,7 @@ class Testbed:
 def main() -> None:
     """Answer requests, one per line, until stdin ends."""
     anchor()
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)  # other output must not mix with the answers
     lines: queue.Queue[str] = queue.Queue()
     threading.Thread(target=_read, args=(sys.stdin, lines), daemon=True).start()

@@ -20,7 +20,7 @@ def cache_folder() -> Path:
 def read_cache(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file; empty if the file holds none."""
     with suppress(OSError, ValueError):
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(content, dict):
             return content
     return {}
@@ -31,9 +31,9 @@ def update_cache(path: Path, content: dict[str, Any], keep: Callable[[Any], bool
     One process at a time replaces the whole file."""
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.with_name(f"{path.name}.lock").open("a") as lock:
+        with path.with_name(f"{path.name}.lock").open("a", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             entries = {key: value for key, value in read_cache(path).items() if keep(value)}
             new = path.with_name(f"{path.name}.{os.getpid()}")
-            new.write_text(json.dumps({**entries, **content}, indent=1))
+            new.write_text(json.dumps({**entries, **content}, indent=1), encoding="utf-8")
             new.replace(path)

@@ -27,7 +27,7 @@ def commit(package: Path) -> str | None:
     if _git(package, "rev-parse", "--show-toplevel") == str(tree.resolve()):
         return _git(tree, "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*")
     try:
-        return (package / _WRITTEN).read_text().strip() or None
+        return (package / _WRITTEN).read_text(encoding="utf-8").strip() or None
     except OSError:
         return None
 
@@ -35,7 +35,10 @@ def commit(package: Path) -> str | None:
 def _git(folder: Path, *arguments: str) -> str | None:
     try:
         completed = subprocess.run(
-            ("git", "-C", str(folder), *arguments), capture_output=True, text=True, timeout=10
+            ("git", "-C", str(folder), *arguments),
+            capture_output=True,
+            encoding="utf-8",
+            timeout=10,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

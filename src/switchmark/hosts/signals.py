@@ -1,5 +1,8 @@
 """Signal handling: SIGINT, SIGTERM and SIGHUP raise one `Interrupted`, except in shielded blocks.
 
+Python discards an exception that is raised in a finalizer or in the callback of a weak reference
+(each import has such callbacks). An `Interrupted` that is lost there is raised again.
+
 This module knows nothing of runs. Its state belongs to the process, like signal handlers; use it in
 the main thread only.
 """
@@ -7,6 +10,7 @@ the main thread only.
 from __future__ import annotations
 
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +20,10 @@ from switchmark.errors import CommandTimedOut, Interrupted
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
+_AGAIN_S = 0.001
+"""The time until an `Interrupted` that Python discarded is raised again: the finalizer must have
+ended."""
+
 _HANGS_S = 1.0
 """A second Ctrl-C within this time counts as the same interruption."""
 
@@ -24,6 +32,8 @@ class _State:
     depth = 0
     pending: int | None = None
     raised = False
+    number = 0
+    """The signal that was raised."""
     message = ""
     endable: tuple[int, float] | None = None
     """The depth of shields around a body that another signal may end, and the time when it
@@ -43,10 +53,21 @@ def interruptible() -> Iterator[None]:
         for number in _SIGNALS
         if signal.getsignal(number) is not signal.SIG_IGN
     }
+    alarm, hook = signal.signal(signal.SIGALRM, _handle_again), sys.unraisablehook
+
+    def report(discarded: sys.UnraisableHookArgs) -> None:
+        if discarded.exc_type is Interrupted:
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+        else:
+            hook(discarded)
+
+    sys.unraisablehook = report
     try:
         yield
     finally:
-        for number, handler in previous.items():
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.unraisablehook = hook
+        for number, handler in (*previous.items(), (signal.SIGALRM, alarm)):
             signal.signal(number, handler)
 
 
@@ -99,8 +120,13 @@ def _handle(number: int, frame: FrameType | None) -> None:
         _interrupt(number)
 
 
+def _handle_again(number: int, frame: FrameType | None) -> None:
+    _State.raised = False
+    _handle(_State.number, frame)
+
+
 def _interrupt(number: int) -> None:
-    _State.pending, _State.raised = None, True
+    _State.pending, _State.raised, _State.number = None, True, number
     _State.message = f"interrupted by {signal.Signals(number).name}"
     raise Interrupted(_State.message)
 

@@ -177,9 +177,15 @@ def _difference(
 def _counters(value: object) -> PathCounters:
     if isinstance(value, PathCounters):
         return value
-    if isinstance(value, Mapping) and all(isinstance(item, Mapping) for item in value.values()):
-        return PathCounters.parse(value)
-    raise ValueError("no counters by place")
+    if not isinstance(value, Mapping) or not all(map(_are_counts, value.values())):
+        raise ValueError("no counters by place")
+    return PathCounters.parse(value)
+
+
+def _are_counts(value: object) -> bool:
+    return isinstance(value, Mapping) and all(
+        count is None or type(count) is int for count in value.values()
+    )
 
 
 _COUNTS = {"type": "object", "additionalProperties": {"type": ["integer", "null"]}}

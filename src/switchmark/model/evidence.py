@@ -52,7 +52,9 @@ class Balance:
 
 
 def _balance(value: object) -> object:
-    return Balance(value["in"], value["out"]) if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping):
+        return {"entered": value.get("in"), "left": value.get("out")}
+    return value
 
 
 def _in_and_out(balance: Balance) -> dict[str, int]:

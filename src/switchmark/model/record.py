@@ -331,8 +331,8 @@ def one_at_a_time(why: str) -> TurnsRecord:
 
 def _pin(value: object) -> object:
     if isinstance(value, Mapping):
-        return Pin(tuple(value["cpus"]), value["yield"])
-    return tuple(value) if isinstance(value, list) else value
+        return {"cpus": value.get("cpus"), "yield_": value.get("yield")}
+    return value
 
 
 def _cpus_and_yield(pin: Pin | tuple[int, ...]) -> dict[str, Any] | list[int]:

@@ -50,8 +50,11 @@ def with_engines(tests: Sequence[Test], usable: Usable) -> list[Test]:
     def works(test: Test, name: str) -> bool:
         return fits(test, name) and usable(_with(test, name))
 
+    detour = cache(_detour)
+
     def first(group: Sequence[Test], able: Callable[[Test, str], bool]) -> str | None:
-        return next((n for n in _ranked(group) if all(able(test, n) for test in group)), None)
+        ranked = _ranked(group, detour)
+        return next((n for n in ranked if all(able(test, n) for test in group)), None)
 
     measured = [test for test in undecided if first([test], works)]
     chosen: dict[Test, str] = {}
@@ -65,13 +68,13 @@ def with_engines(tests: Sequence[Test], usable: Usable) -> list[Test]:
     return [_with(test, chosen[test]) if test in chosen else test for test in tests]
 
 
-def _ranked(tests: Iterable[Test]) -> list[str]:
+def _ranked(tests: Iterable[Test], detour: Callable[[Test, str], int]) -> list[str]:
     """Return the candidates for some tests. Engines for the native port kinds of the switches come
-    first, then the order of the table counts."""
+    first, then the order of the table counts. `detour` caches `_detour`."""
     of_switches = [alike[0] for alike in _by(tests, _ports_of)]
     names = candidates()
     order = {name: number for number, name in enumerate(names)}
-    return sorted(names, key=lambda n: (sum(_detour(t, n) for t in of_switches), order[n]))
+    return sorted(names, key=lambda n: (sum(detour(t, n) for t in of_switches), order[n]))
 
 
 def _ports_of(test: Test) -> Hashable:

@@ -79,11 +79,11 @@ def script() -> str:
     digest = hashlib.sha256(version.encode()).hexdigest()[:16]
     cached = _cache() / f"vega-{digest}.js"
     if cached.is_file():
-        return cached.read_text()
+        return cached.read_text(encoding="utf-8")
     content = str(bundle(_GLOBAL, vl_version=_VERSION))
     try:
         cached.parent.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile("w", dir=cached.parent, delete=False) as file:
+        with NamedTemporaryFile("w", dir=cached.parent, delete=False, encoding="utf-8") as file:
             file.write(content)
         Path(file.name).replace(cached)
     except OSError:

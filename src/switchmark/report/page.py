@@ -168,7 +168,7 @@ def page_of(
     }
     heading, line = top or (title, "")
     below = f"<p class='host'>{escape(line)}</p>" if line else ""
-    drawing, library = (_HERE / "page.js").read_text(), script() + _READY
+    drawing, library = (_HERE / "page.js").read_text(encoding="utf-8"), script() + _READY
     scripts = [
         f"<script type='text/plain' id='data'>{_packed(json.dumps(data))}</script>",
         f"<script type='text/plain' id='library'>{_packed_library(library)}</script>",
@@ -181,7 +181,7 @@ def page_of(
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<link rel="icon" href="data:,">',
             f"<title>{escape(title)}</title>",
-            f"<style>{(_HERE / 'page.css').read_text()}</style>\n</head>\n<body>",
+            f"<style>{(_HERE / 'page.css').read_text(encoding='utf-8')}</style>\n</head>\n<body>",
             "<a class='skip' href='#main'>to the results</a>",
             f"<header><h1>{escape(heading)}</h1>{below}</header>",
             *(part for part in parts if part),

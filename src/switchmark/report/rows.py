@@ -199,7 +199,7 @@ def _lines(path: Path, model: type[BaseModel]) -> Iterator[tuple[int, Any]]:
             try:
                 if line.endswith(b"\n"):
                     yield offset, model.model_validate_json(line)
-            except ValidationError as error:
+            except (ValidationError, UsageError) as error:
                 raise Unreadable(f"a stored line cannot be read: {path}") from error
             offset += len(line)
 
@@ -232,7 +232,7 @@ class TestRow:
         _, model, _ = _models()
         try:
             return model.model_validate_json(self._line()).record  # type: ignore[attr-defined, no-any-return]
-        except ValidationError as error:
+        except (ValidationError, UsageError) as error:
             raise Unreadable(f"a stored line cannot be read: {self._path}") from error
 
     @cached_property

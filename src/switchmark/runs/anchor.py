@@ -103,7 +103,7 @@ def _refusal() -> str:
 
 
 def _capabilities() -> int:
-    status = Path("/proc/self/status").read_text()
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
     return int(status.partition("CapEff:")[2].split()[0], 16)
 
 

@@ -18,8 +18,8 @@ def run_command(arguments: Sequence[str]) -> tuple[int, str]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        text=True,
         errors="replace",
+        encoding="utf-8",
     ) as process:
         try:
             _, said = process.communicate()

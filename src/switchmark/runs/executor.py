@@ -92,7 +92,7 @@ class Executor:
         try:
             while steps:
                 some = self._together(steps)
-                with (self._logs_dir / "steps.sh").open("a") as log:
+                with (self._logs_dir / "steps.sh").open("a", encoding="utf-8") as log:
                     log.writelines(f"{line}\n" for line in describe(some, self._inside))
                 self._carry_out(some)
                 steps = steps[len(some) :]

@@ -340,7 +340,7 @@ class Leases:
                     if value.value not in ledger.contents or (
                         _read(host, path) == ledger.contents[value.value]
                     ):
-                        _write(host, path, held[0].old)
+                        _restore(host, path, held[0].old)
                 ledger.append(_Free(**dict(value)))
 
     def _ended_there(self, host: Host, run: str) -> bool:
@@ -449,6 +449,16 @@ def _write(host: Host, path: str, content: bytes) -> None:
     done = host.run(argv)
     if done.status != 0:
         raise SetupFailed(f"{' '.join(argv)}: {_text(done.stderr)}")
+
+
+def _restore(host: Host, path: str, old: bytes) -> None:
+    """Write the old value. If a run died when the kernel had refused its change, the kernel refuses
+    this, too, and nothing is left to restore."""
+    try:
+        _write(host, path, old)
+    except OSError:
+        if _writable(_read(host, path)) != old:
+            raise
 
 
 def _parsed(descriptor: int) -> _Ledger:

@@ -118,7 +118,7 @@ def claims(base: Path) -> Iterator[None]:
 
 def mounts_below(folder: Path) -> list[Path]:
     """Return the mounts on a folder or below it, in mount order."""
-    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
     points = [Path(line.split()[4]) for line in lines]
     return [point for point in points if folder in point.parents or point == folder]
 

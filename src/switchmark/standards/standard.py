@@ -189,5 +189,5 @@ def read(name: str) -> Standard:
             f"there is no standard named '{name}'\n  known: {', '.join(names())}",
             hint=f"switchmark conform {near[0] if near else names()[0]}",
         )
-    content = content_of((_FOLDER / f"{name}.yaml").read_text())
+    content = content_of((_FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
     return Standard.model_validate({"name": name, **content})

@@ -189,11 +189,12 @@ class OvsDpdk(Switch):
                 "DPDK on",
                 vsctl(wiring, "--no-wait", "set", "Open_vSwitch", ".", *_settings(wiring)),
             ),
+            # The daemon has this command once DPDK is up. `dpdk_initialized` in the database may
+            # stay false: if DPDK is turned on while the daemon writes its first status, the next
+            # status is not written (run_status_update in OVS's vswitchd/bridge.c).
             Wait(
                 "DPDK is up",
-                Check(
-                    vsctl(wiring, "get", "Open_vSwitch", ".", "dpdk_initialized"), pattern="^true$"
-                ),
+                Check(appctl(wiring, "dpdk/log-list")),
                 timeout_s=30.0,  # it clears its hugepages first
                 unless_dead=daemon_name(wiring),
             ),

@@ -57,7 +57,7 @@ mode."""
 @cache
 def verifications() -> _Content:
     """Return the content of the file, by switch and kind of port."""
-    return TypeAdapter(_Content).validate_python(tomllib.loads(FILE.read_text()))
+    return TypeAdapter(_Content).validate_python(tomllib.loads(FILE.read_text(encoding="utf-8")))
 
 
 def key_of(kind: str, mode: str | None) -> str:
