@@ -736,8 +736,8 @@ def test_it_ends_on_a_signal(traffic_program: str, number: signal.Signals) -> No
     assert program.process.wait(2) == 0
 
 
-def test_two_threads_over_udp(program: Program) -> None:
-    """A client and its server, each with a thread of its own, over sockets of this machine."""
+def open_over_udp(program: Program, cpus: tuple[int, ...] = ()) -> None:
+    """Open a client and its server over sockets of this machine, each with its own thread."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
         free.bind(("127.0.0.1", 0))
         number = free.getsockname()[1]
@@ -755,11 +755,20 @@ def test_two_threads_over_udp(program: Program) -> None:
             for local, remote in ends
         ],
         threads=[
-            {"yield": True, "tasks": [{"role": role, "ports": [port]}]}
+            {
+                "yield": True,
+                "tasks": [{"role": role, "ports": [port]}],
+                **({"cpu": cpus[port]} if cpus else {}),
+            }
             for port, role in enumerate(("client", "server"))
         ],
     )
     assert opened["ok"], opened
+
+
+def test_two_threads_over_udp(program: Program) -> None:
+    program.quiet_ms = 100  # on a busy host, the kernel needs time to deliver a frame
+    open_over_udp(program)
     load = {"frame_bytes": [64], "address": ADDRESS, "rate_pps": 5000, "latency": True}
     assert program.ask("arm", run=7, longest_ns=10**9, tasks=[load, {}])["ok"]
     client, server = program.trial()["tasks"]
@@ -767,6 +776,30 @@ def test_two_threads_over_udp(program: Program) -> None:
     assert server["forwarded"]["in"][0] == server["forwarded"]["out"][1] > 0
     assert server["forwarded"]["ignored"] == 0
     assert client["received"]["early"] == 0
+    assert program.ask("close")["ok"]
+
+
+def test_the_frames_that_a_server_without_cpu_time_has_not_taken_yet_are_waited_for(
+    program: Program,
+) -> None:
+    """The server has the lowest priority on a CPU that another program uses."""
+    program.quiet_ms = 5
+    first, *_, last = (*sorted(os.sched_getaffinity(0)), max(os.sched_getaffinity(0)))
+    tasks = Path(f"/proc/{program.process.pid}/task")
+    before = set(tasks.iterdir())
+    open_over_udp(program, cpus=(first, last))
+    server = max(set(tasks.iterdir()) - before, key=lambda task: int(task.name))
+    os.setpriority(os.PRIO_PROCESS, int(server.name), 19)
+    load = {"frame_bytes": [64], "address": ADDRESS, "rate_pps": 5000}
+    hog = subprocess.Popen(["taskset", "-c", str(last), "sh", "-c", "while :; do :; done"])
+    try:
+        for _ in range(3):
+            assert program.ask("arm", run=7, longest_ns=10**9, tasks=[load, {}])["ok"]
+            client = program.trial(2 * 10**7)["tasks"][0]
+            assert client["sent"]["frames"] == client["received"]["frames"] == 100
+    finally:
+        hog.kill()
+        hog.wait()
     assert program.ask("close")["ok"]
 
 

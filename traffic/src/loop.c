@@ -216,10 +216,38 @@ static void worker_tell(const struct worker *w, uint64_t now)
 		(void)eventfd_write(w->news, 1);
 }
 
+bool worker_receives(const struct worker *w)
+{
+	bool receives = false;
+
+	for (uint32_t i = 0; i < w->count; i++)
+		receives |= w->tasks[i]->role != ROLE_SENDER;
+	return receives;
+}
+
+/* After the phase's sending has ended: a poll of all tasks of this thread, which began in `round`, moved
+ * `moved` frames. */
+static void worker_after_sending(struct worker *w, uint32_t round, uint32_t moved)
+{
+	uint64_t carried = 0;
+
+	if (round == ROUND_REST) {
+		if (!moved)
+			usleep(REST_US);
+		return;
+	}
+	for (uint32_t i = 0; i < w->count; i++)
+		carried += w->tasks[i]->forwarder.in[0] + w->tasks[i]->forwarder.in[1];
+	atomic_store_explicit(&w->carried, carried, memory_order_relaxed);
+	if (!moved)
+		atomic_store_explicit(&w->empty_round, round, memory_order_release);
+}
+
 static void worker_loop(struct worker *w)
 {
 	/* `mark`: the earlier of `note` and `announce` */
 	uint64_t note, announce, mark, all_moved = 0;
+	const bool receives = worker_receives(w);
 	bool sent = false;
 
 	worker_begin(w);
@@ -227,8 +255,9 @@ static void worker_loop(struct worker *w)
 	announce = announcing_after(w->window, w->window->start);
 	mark = note < announce ? note : announce;
 	while (!atomic_load_explicit(&w->halt, memory_order_relaxed)) {
+		const uint32_t round = atomic_load_explicit(&w->round, memory_order_relaxed);
 		uint64_t now = clock_ticks();
-		bool sending = false, receiving = false;
+		bool sending = false;
 		uint32_t moved = 0;
 
 		if (unlikely(now >= mark)) {
@@ -253,7 +282,6 @@ static void worker_loop(struct worker *w)
 				now = clock_ticks();
 			moved += t->step(t, now);
 			sending |= !atomic_load_explicit(&t->sent_all, memory_order_relaxed);
-			receiving |= t->role != ROLE_SENDER;
 		}
 		all_moved += moved;
 		if (unlikely(sent == sending)) {
@@ -265,10 +293,10 @@ static void worker_loop(struct worker *w)
 			sched_yield();
 			w->yields++;
 		}
-		if (unlikely(!sending && !receiving))
+		if (unlikely(!sending && !receives))
 			break;
-		if (unlikely(atomic_load_explicit(&w->rest, memory_order_relaxed)) && !moved)
-			usleep(REST_US);
+		if (unlikely(round))
+			worker_after_sending(w, round, moved);
 	}
 	/* The thread was halted or finished before the usage was recorded. */
 	if (note != UINT64_MAX)
@@ -346,7 +374,8 @@ void worker_run(struct worker *w)
 {
 	pthread_mutex_lock(&w->lock);
 	w->halt = false;
-	w->rest = false;
+	w->round = w->empty_round = 0;
+	w->carried = 0;
 	w->idle = false;
 	w->run = true;
 	pthread_cond_signal(&w->wake);

@@ -18,6 +18,10 @@ struct usage {
 	int64_t wait_ns; /* runnable without a CPU; -1: unknown */
 };
 
+/* The rounds of a phase: 0 while a task sends. The drain, which waits for frames on their way, begins
+ * another round after each frame. After it, a thread without frames sleeps between its polls. */
+#define ROUND_REST UINT32_MAX
+
 struct worker {
 	pthread_t thread;
 	int cpu; /* -1: not pinned */
@@ -34,7 +38,11 @@ struct worker {
 	bool run, quit; /* protected by the lock */
 	atomic_bool halt;
 	atomic_bool idle;
-	atomic_bool rest; /* after the drain: sleep between polls */
+	_Atomic uint32_t round;
+	/* During the drain: the last round in which a poll of all tasks began and returned no frame, and
+	 * the frames that forwarders and servers have taken in this phase. */
+	_Atomic uint32_t empty_round;
+	_Atomic uint64_t carried;
 
 	int schedstat; /* file descriptor of the thread's schedstat; -1: not available */
 	struct usage before, after; /* at the start of the phase and after its end */
@@ -56,6 +64,9 @@ void worker_run(struct worker *w);
 /* Waits until the thread sleeps again. */
 void worker_halt(struct worker *w);
 void worker_quit(struct worker *w);
+
+/* Returns whether a task of this thread takes frames from a port. */
+bool worker_receives(const struct worker *w);
 
 /* Selects the step function for the role, the touch mode and the engine. */
 void task_choose_step(struct task *t, enum touch touch, enum timing timing);

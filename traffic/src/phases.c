@@ -82,53 +82,63 @@ const char *session_stop(struct session *s, uint64_t timeout_ms)
 	return session_wait(s, timeout_ms);
 }
 
+/* Returns the frames that have arrived in this phase at receivers, forwarders and servers. */
 static uint64_t frames_seen(const struct session *s)
 {
 	uint64_t seen = 0;
 
 	for (uint32_t i = 0; i < s->task_count; i++)
 		seen += s->tasks[i].receiver.seen;
+	for (uint32_t i = 0; i < s->worker_count; i++)
+		seen += s->workers[i].carried;
 	return seen;
 }
 
-/* True if each receiver has had an empty poll since the last call with `anew`. */
-static bool all_polled(struct session *s, bool anew)
+static void set_round(struct session *s, uint32_t round)
+{
+	for (uint32_t i = 0; i < s->worker_count; i++)
+		atomic_store_explicit(&s->workers[i].round, round, memory_order_relaxed);
+}
+
+/* True if each thread that receives has polled all its tasks in this round without a frame. */
+static bool all_empty(const struct session *s, uint32_t round)
 {
 	bool all = true;
 
-	for (uint32_t i = 0; i < s->task_count; i++) {
-		struct receiver *r = &s->tasks[i].receiver;
+	for (uint32_t i = 0; i < s->worker_count; i++) {
+		const struct worker *w = &s->workers[i];
 
-		if (!role_receives(s->tasks[i].role))
-			continue;
-		if (anew)
-			atomic_store_explicit(&r->polled_empty, false, memory_order_relaxed);
-		all &= atomic_load_explicit(&r->polled_empty, memory_order_relaxed);
+		all &= !worker_receives(w) ||
+		       atomic_load_explicit(&w->empty_round, memory_order_acquire) == round;
 	}
 	return all;
 }
 
 /* Waits until no frame has arrived for quiet_ms. Frames that arrive during the drain are late,
- * later ones are lost. A receiver without CPU time has not polled, so the drain waits for it. */
+ * later ones are lost. A thread without CPU time has not polled, so the drain waits for it: frames may
+ * wait at its ports, and servers and forwarders send them on. */
 bool session_drain(struct session *s, uint64_t quiet_ms, uint64_t timeout_ms)
 {
 	uint64_t now = clock_monotonic_ns(), until = now + timeout_ms * 1000000;
 	uint64_t quiet = quiet_ms * 1000000, changed = now, seen = frames_seen(s);
+	uint32_t round = 1;
 	bool calm = false;
 
 	for (uint32_t i = 0; i < s->task_count; i++)
 		s->tasks[i].receiver.draining = true;
-	all_polled(s, true);
+	set_round(s, round);
 	while (s->running && now < until && !calm && session_tick(s, 1)) {
-		uint64_t more = frames_seen(s);
+		const bool empty = all_empty(s, round); /* read before the counts */
+		const uint64_t more = frames_seen(s);
 
 		now = clock_monotonic_ns();
 		if (more != seen) {
 			changed = now;
-			all_polled(s, true);
+			set_round(s, ++round);
+		} else {
+			calm = empty && now - changed >= quiet;
 		}
 		seen = more;
-		calm = now - changed >= quiet && all_polled(s, false);
 	}
 	for (uint32_t i = 0; i < s->task_count; i++)
 		s->tasks[i].receiver.closed = true;
@@ -136,8 +146,7 @@ bool session_drain(struct session *s, uint64_t quiet_ms, uint64_t timeout_ms)
 	 * there. */
 	calm |= !s->running;
 	/* Let the threads poll less often: programs that read counters next need the CPU. */
-	for (uint32_t i = 0; i < s->worker_count; i++)
-		s->workers[i].rest = true;
+	set_round(s, ROUND_REST);
 	if (s->window.phase == PHASE_WARMUP)
 		session_halt(s);
 	return calm;

@@ -580,8 +580,6 @@ uint32_t receiver_step(struct task *task, uint64_t now)
 		r->idle_since = measured ? now : 0;
 		if (r->order)
 			r->order->empty = now;
-		if (unlikely(atomic_load_explicit(&r->draining, memory_order_relaxed)))
-			atomic_store_explicit(&r->polled_empty, true, memory_order_relaxed);
 		return 0;
 	}
 	now = clock_ticks();

@@ -163,7 +163,6 @@ struct receiver {
 	uint64_t interval_end;
 
 	atomic_bool draining, closed;
-	atomic_bool polled_empty; /* while draining: a poll returned no frame */
 	_Atomic uint64_t seen; /* test frames in this phase, for the drain */
 	uint64_t early; /* frames with a negative delay by our clock */
 	uint64_t noted; /* frames with a delay whose arrival the port timestamped */
