@@ -14,8 +14,8 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +44,18 @@ def waiting() -> Iterator[list[Program]]:
         program.end()
 
 
+def built(traffic_program: str) -> str:
+    """Return the path of the sanitizer build, or of the usual one where there is none."""
+    return str(SANITIZED) if SANITIZED.exists() else traffic_program
+
+
 @pytest.fixture
 def program(traffic_program: str, waiting: list[Program]) -> Iterator[Program]:
     """Return a program without ports. One process serves all tests in turn, because its start and
     its end take longer than most of them. One that ended or complained fails its test, and the next
     test has another."""
     if not waiting:
-        waiting.append(Program(str(SANITIZED) if SANITIZED.exists() else traffic_program))
+        waiting.append(Program(built(traffic_program)))
     program = waiting.pop()
     program.quiet_ms = 1  # no frame is on its way for longer over a loop
     yield program
@@ -422,7 +427,7 @@ WITHOUT_RAW = ("setpriv", "--inh-caps=-net_raw", "--bounding-set=-net_raw")
 def test_the_headers_of_sockets_are_compared_by_a_second_one(
     traffic_program: str, engine: str, without: tuple[str, ...]
 ) -> None:
-    path = str(SANITIZED) if SANITIZED.exists() else traffic_program
+    path = built(traffic_program)
     program = Program(*NETWORK, 'ip link set lo up && exec "$@"', "-", *without, path)
     local = {"engine": engine, "ifname": "lo", "local_ip": "127.0.0.1", "remote_ip": "127.0.0.1"}
     ends = ((20000, 20010, 3), (20010, 20000, 1))
@@ -691,7 +696,7 @@ def test_no_command_makes_it_crash(program: Program, cmd: str, members: dict[str
 def test_it_ends_within_a_second_of_its_stdin_in_the_middle_of_a_trial(
     traffic_program: str,
 ) -> None:
-    program = Program(str(SANITIZED) if SANITIZED.exists() else traffic_program)
+    program = Program(built(traffic_program))
     program.open_loop()
     assert program.arm(longest_ns=60 * 10**9)["ok"]
     assert program.ask("start", duration_ns=60 * 10**9)["ok"]
@@ -704,7 +709,7 @@ def test_it_ends_when_a_socket_says_no_more_in_the_middle_of_a_trial(traffic_pro
     """ssh and others give a socket as stdin, and may close it one way only."""
     near, its = socket.socketpair()
     process = subprocess.Popen(
-        [str(SANITIZED) if SANITIZED.exists() else traffic_program],
+        [built(traffic_program)],
         stdin=its.fileno(),
         stdout=its.fileno(),
     )
@@ -736,39 +741,41 @@ def test_it_ends_on_a_signal(traffic_program: str, number: signal.Signals) -> No
     assert program.process.wait(2) == 0
 
 
-def open_over_udp(program: Program, cpus: tuple[int, ...] = ()) -> None:
-    """Open a client and its server over sockets of this machine, each with its own thread."""
+def open_over_udp(programs: Sequence[Program], cpus: tuple[int, ...] = ()) -> None:
+    """Open a client and its server over sockets of this machine, in one program or in two, each
+    with its own thread."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
         free.bind(("127.0.0.1", 0))
         number = free.getsockname()[1]
-    ends = [("127.0.0.1", "127.0.0.2"), ("127.0.0.2", "127.0.0.1")]
-    opened = program.ask(
-        "open",
-        ports=[
-            {
-                "engine": "udp-mmsg",
-                "local_ip": local,
-                "remote_ip": remote,
-                "local_port": number,
-                "remote_port": number,
-            }
-            for local, remote in ends
-        ],
-        threads=[
-            {
-                "yield": True,
-                "tasks": [{"role": role, "ports": [port]}],
-                **({"cpu": cpus[port]} if cpus else {}),
-            }
-            for port, role in enumerate(("client", "server"))
-        ],
-    )
-    assert opened["ok"], opened
+    ports = [
+        {
+            "engine": "udp-mmsg",
+            "local_ip": local,
+            "remote_ip": remote,
+            "local_port": number,
+            "remote_port": number,
+        }
+        for local, remote in [("127.0.0.1", "127.0.0.2"), ("127.0.0.2", "127.0.0.1")]
+    ]
+    threads: list[dict[str, Any]] = [
+        {"yield": True, "tasks": [{"role": role, "ports": [port if len(programs) == 1 else 0]}]}
+        for port, role in enumerate(("client", "server"))
+    ]
+    for thread, cpu in zip(threads, cpus, strict=False):
+        thread["cpu"] = cpu
+    for program, ends in zip(programs, shares_of(programs), strict=True):
+        opened = program.ask("open", ports=ports[ends], threads=threads[ends])
+        assert opened["ok"], opened
+
+
+def shares_of(programs: Sequence[Program]) -> list[slice]:
+    """Return the ends of each program: both ends of one, or one end of each of two."""
+    return [slice(0, 2)] if len(programs) == 1 else [slice(0, 1), slice(1, 2)]
 
 
 def test_two_threads_over_udp(program: Program) -> None:
     program.quiet_ms = 100  # on a busy host, the kernel needs time to deliver a frame
-    open_over_udp(program)
+    open_over_udp([program])
     load = {"frame_bytes": [64], "address": ADDRESS, "rate_pps": 5000, "latency": True}
     assert program.ask("arm", run=7, longest_ns=10**9, tasks=[load, {}])["ok"]
     client, server = program.trial()["tasks"]
@@ -779,28 +786,37 @@ def test_two_threads_over_udp(program: Program) -> None:
     assert program.ask("close")["ok"]
 
 
+@pytest.mark.parametrize("count", [1, 2])
 def test_the_frames_that_a_server_without_cpu_time_has_not_taken_yet_are_waited_for(
-    program: Program,
+    program: Program, traffic_program: str, count: int
 ) -> None:
-    """The server has the lowest priority on a CPU that another program uses."""
-    program.quiet_ms = 5
-    first, *_, last = (*sorted(os.sched_getaffinity(0)), max(os.sched_getaffinity(0)))
-    tasks = Path(f"/proc/{program.process.pid}/task")
-    before = set(tasks.iterdir())
-    open_over_udp(program, cpus=(first, last))
-    server = max(set(tasks.iterdir()) - before, key=lambda task: int(task.name))
-    os.setpriority(os.PRIO_PROCESS, int(server.name), 19)
+    """The server has a low priority on a CPU that another process uses. In one program with
+    its client, the drain waits for it. In another one, `wait` does."""
+    cpus = sorted(os.sched_getaffinity(0))
     load = {"frame_bytes": [64], "address": ADDRESS, "rate_pps": 5000}
-    hog = subprocess.Popen(["taskset", "-c", str(last), "sh", "-c", "while :; do :; done"])
-    try:
+    with ExitStack() as stack:
+        programs = [program, *(Program(built(traffic_program)) for _ in range(count - 1))]
+        for other in programs[1:]:
+            stack.callback(other.end)
+        threads = Path(f"/proc/{programs[-1].process.pid}/task")
+        before = set(threads.iterdir())
+        open_over_udp(programs, cpus=(cpus[0], cpus[-1]))
+        server = max(set(threads.iterdir()) - before, key=lambda thread: int(thread.name))
+        os.setpriority(os.PRIO_PROCESS, int(server.name), 10)
+        hog = subprocess.Popen(["taskset", "-c", str(cpus[-1]), "sh", "-c", "while :; do :; done"])
+        stack.callback(hog.wait)
+        stack.callback(hog.kill)
         for _ in range(3):
-            assert program.ask("arm", run=7, longest_ns=10**9, tasks=[load, {}])["ok"]
-            client = program.trial(2 * 10**7)["tasks"][0]
-            assert client["sent"]["frames"] == client["received"]["frames"] == 100
-    finally:
-        hog.kill()
-        hog.wait()
-    assert program.ask("close")["ok"]
+            for end, tasks in zip(programs, shares_of(programs), strict=True):
+                assert end.ask("arm", run=7, longest_ns=10**9, tasks=[load, {}][tasks])["ok"]
+            for end in reversed(programs):
+                assert end.ask("start", duration_ns=2 * 10**7)["ok"]
+            for end in programs:
+                assert end.ask("wait")["ok"]
+            for end in programs:
+                assert end.ask("drain", quiet_ms=5)["ok"]
+            client = programs[0].ask("report")["tasks"][0]
+            assert client["sent"]["frames"] == client["received"]["frames"] > 0
 
 
 def test_a_port_that_fails_in_a_trial_says_why(program: Program) -> None:

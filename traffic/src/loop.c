@@ -59,7 +59,7 @@ void task_begin(struct task *t)
 		sender_begin(&t->sender);
 	if (role_receives(t->role))
 		receiver_begin(&t->receiver);
-	if (t->role == ROLE_SERVER || t->role == ROLE_FORWARDER) {
+	if (role_carries(t->role)) {
 		struct forwarder *w = &t->forwarder;
 
 		w->polls = w->empty = w->ignored = w->stray = 0;

@@ -18,8 +18,8 @@ struct usage {
 	int64_t wait_ns; /* runnable without a CPU; -1: unknown */
 };
 
-/* The rounds of a phase: 0 while a task sends. The drain, which waits for frames on their way, begins
- * another round after each frame. After it, a thread without frames sleeps between its polls. */
+/* The rounds of a phase: 0 while frames are sent. Who waits for frames on their way begins a round, and
+ * another one after each frame. After the drain, a thread without frames sleeps between its polls. */
 #define ROUND_REST UINT32_MAX
 
 struct worker {
@@ -39,8 +39,8 @@ struct worker {
 	atomic_bool halt;
 	atomic_bool idle;
 	_Atomic uint32_t round;
-	/* During the drain: the last round in which a poll of all tasks began and returned no frame, and
-	 * the frames that forwarders and servers have taken in this phase. */
+	/* The last round in which a poll of all tasks began and returned no frame, and the frames that
+	 * forwarders and servers have taken in this phase, as of the last round. */
 	_Atomic uint32_t empty_round;
 	_Atomic uint64_t carried;
 

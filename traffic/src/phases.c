@@ -23,6 +23,7 @@ const char *session_start(struct session *s, const struct start_plan *plan)
 	s->window.start_ns = plan->at_ns ? plan->at_ns : clock_ns(&s->clock, at);
 	s->window.duration_ns = plan->duration_ns;
 	s->window.phase = plan->phase;
+	s->round = 0;
 	for (uint32_t i = 0; i < s->task_count; i++)
 		task_begin(&s->tasks[i]);
 	for (uint32_t i = 0; i < s->port_count; i++)
@@ -54,6 +55,50 @@ static uint32_t pause_ms(const struct session *s, const struct task *t, uint64_t
 	return pause < drops_ms ? (uint32_t)pause : drops_ms;
 }
 
+static void set_round(struct session *s, uint32_t round)
+{
+	for (uint32_t i = 0; i < s->worker_count; i++)
+		atomic_store_explicit(&s->workers[i].round, round, memory_order_relaxed);
+}
+
+static void next_round(struct session *s)
+{
+	set_round(s, ++s->round);
+}
+
+/* True if each thread that receives has polled all its tasks in this round without a frame. */
+static bool all_empty(const struct session *s)
+{
+	bool all = true;
+
+	for (uint32_t i = 0; i < s->worker_count; i++) {
+		const struct worker *w = &s->workers[i];
+
+		all &= !worker_receives(w) ||
+		       atomic_load_explicit(&w->empty_round, memory_order_acquire) == s->round;
+	}
+	return all;
+}
+
+#define TAKEN_MAX_MS 2000
+
+/* Waits until servers and forwarders have taken all frames at their ports. While one has no CPU time,
+ * the receivers of its frames see none and would end their drain. */
+static void wait_for_carriers(struct session *s)
+{
+	const uint64_t until = clock_monotonic_ns() + TAKEN_MAX_MS * 1000000ull;
+	bool carries = false;
+
+	for (uint32_t i = 0; i < s->task_count; i++)
+		carries |= role_carries(s->tasks[i].role);
+	if (!carries || !s->running)
+		return;
+	next_round(s);
+	while (!all_empty(s) && clock_monotonic_ns() < until && session_tick(s, 1))
+		;
+	set_round(s, 0);
+}
+
 const char *session_wait(struct session *s, uint64_t timeout_ms)
 {
 	uint64_t until = clock_monotonic_ns() + timeout_ms * 1000000;
@@ -72,6 +117,7 @@ const char *session_wait(struct session *s, uint64_t timeout_ms)
 					     (unsigned long long)timeout_ms);
 		}
 	}
+	wait_for_carriers(s);
 	return NULL;
 }
 
@@ -94,26 +140,6 @@ static uint64_t frames_seen(const struct session *s)
 	return seen;
 }
 
-static void set_round(struct session *s, uint32_t round)
-{
-	for (uint32_t i = 0; i < s->worker_count; i++)
-		atomic_store_explicit(&s->workers[i].round, round, memory_order_relaxed);
-}
-
-/* True if each thread that receives has polled all its tasks in this round without a frame. */
-static bool all_empty(const struct session *s, uint32_t round)
-{
-	bool all = true;
-
-	for (uint32_t i = 0; i < s->worker_count; i++) {
-		const struct worker *w = &s->workers[i];
-
-		all &= !worker_receives(w) ||
-		       atomic_load_explicit(&w->empty_round, memory_order_acquire) == round;
-	}
-	return all;
-}
-
 /* Waits until no frame has arrived for quiet_ms. Frames that arrive during the drain are late,
  * later ones are lost. A thread without CPU time has not polled, so the drain waits for it: frames may
  * wait at its ports, and servers and forwarders send them on. */
@@ -121,20 +147,19 @@ bool session_drain(struct session *s, uint64_t quiet_ms, uint64_t timeout_ms)
 {
 	uint64_t now = clock_monotonic_ns(), until = now + timeout_ms * 1000000;
 	uint64_t quiet = quiet_ms * 1000000, changed = now, seen = frames_seen(s);
-	uint32_t round = 1;
 	bool calm = false;
 
 	for (uint32_t i = 0; i < s->task_count; i++)
 		s->tasks[i].receiver.draining = true;
-	set_round(s, round);
+	next_round(s);
 	while (s->running && now < until && !calm && session_tick(s, 1)) {
-		const bool empty = all_empty(s, round); /* read before the counts */
+		const bool empty = all_empty(s); /* read before the counts */
 		const uint64_t more = frames_seen(s);
 
 		now = clock_monotonic_ns();
 		if (more != seen) {
 			changed = now;
-			set_round(s, ++round);
+			next_round(s);
 		} else {
 			calm = empty && now - changed >= quiet;
 		}

@@ -254,4 +254,9 @@ static inline bool role_receives(enum role role)
 	return role == ROLE_RECEIVER || role == ROLE_CLIENT;
 }
 
+static inline bool role_carries(enum role role)
+{
+	return role == ROLE_SERVER || role == ROLE_FORWARDER;
+}
+
 #endif
