@@ -619,38 +619,9 @@ static void bench_free(struct bench *b)
 	free(b);
 }
 
-static void a_paced_sender_sends_exactly_what_was_asked(void)
-{
-	const struct {
-		double rate;
-		uint32_t burst;
-		uint64_t ns, frames;
-	} cases[] = { { 1000, 1, 200000000, 200 },
-		      { 1000, 32, 200000000, 200 },
-		      { 12340, 7, 100000000, 1234 },
-		      { 1000000, 32, 100000000, 100000 },
-		      { 5, 1, 200000000, 1 } };
-
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		struct bench *b = bench_make(cases[i].rate, cases[i].burst, cases[i].ns, 0);
-
-		bench_run(b);
-		EXPECT_EQ(b->tasks[0].sender.intended, cases[i].frames);
-		/* A host that takes the CPU away at the very end leaves some frames unsent. */
-		EXPECT(b->tasks[0].sender.sent <= cases[i].frames);
-		EXPECT(b->tasks[0].sender.sent >= cases[i].frames / 2);
-		EXPECT_EQ(b->tasks[1].receiver.rx, b->tasks[0].sender.sent);
-		EXPECT_EQ(b->sequence.distinct, b->tasks[0].sender.sent);
-		EXPECT_EQ(b->latency.count, b->tasks[0].sender.sent);
-		EXPECT_EQ(b->earliest.count, b->latency.count);
-		EXPECT(b->earliest.max <= b->latency.max);
-		bench_free(b);
-	}
-}
-
 static void a_port_that_takes_part_of_a_burst_loses_nothing(void)
 {
-	struct bench *b = bench_make(0, 32, 20000000, 5);
+	struct bench *b = bench_make(0, 32, 100000000, 5);
 
 	bench_run(b);
 	EXPECT(b->tasks[0].sender.sent > 100);
@@ -716,6 +687,38 @@ static uint32_t drive(struct bench *b, uint32_t counts[4][3], uint64_t *first, u
 		}
 	}
 	return sent;
+}
+
+/* By a simulated clock it sends each frame. By a real one, a host that takes the CPU away leaves frames
+ * unsent, but counts no other number at any place. */
+static void a_paced_sender_sends_exactly_what_was_asked(void)
+{
+	const struct {
+		double rate;
+		uint32_t burst;
+		uint64_t ns, frames;
+	} cases[] = { { 1000, 1, 200000000, 200 },
+		      { 1000, 32, 200000000, 200 },
+		      { 12340, 7, 100000000, 1234 },
+		      { 1000000, 32, 100000000, 100000 },
+		      { 5, 1, 200000000, 1 } };
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct bench *b = bench_make(cases[i].rate, cases[i].burst, cases[i].ns, 0);
+
+		EXPECT_EQ(drive(b, NULL, NULL, NULL), cases[i].frames);
+		bench_free(b);
+		b = bench_make(cases[i].rate, cases[i].burst, cases[i].ns, 0);
+		bench_run(b);
+		EXPECT_EQ(b->tasks[0].sender.intended, cases[i].frames);
+		EXPECT(b->tasks[0].sender.sent <= cases[i].frames);
+		EXPECT_EQ(b->tasks[1].receiver.rx, b->tasks[0].sender.sent);
+		EXPECT_EQ(b->sequence.distinct, b->tasks[0].sender.sent);
+		EXPECT_EQ(b->latency.count, b->tasks[0].sender.sent);
+		EXPECT_EQ(b->earliest.count, b->latency.count);
+		EXPECT(b->earliest.max <= b->latency.max);
+		bench_free(b);
+	}
 }
 
 /* The sizes rotate over the flows, so that no flow always has the same size. */
