@@ -179,13 +179,13 @@ static bool receiver_copy(struct receiver *to, const struct receiver *r)
 	    !to->earliest != !r->earliest || !to->ipdv != !r->ipdv)
 		return false;
 	memcpy(to->intervals, r->intervals, r->interval_count * sizeof(*to->intervals));
-	if (r->latency)
+	if (to->latency)
 		*to->latency = *r->latency;
-	if (r->widths)
+	if (to->widths)
 		*to->widths = *r->widths;
-	if (r->earliest)
+	if (to->earliest)
 		*to->earliest = *r->earliest;
-	if (r->ipdv)
+	if (to->ipdv)
 		*to->ipdv = *r->ipdv;
 	return true;
 }
