@@ -787,11 +787,11 @@ def test_two_threads_over_udp(program: Program) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_the_frames_that_a_server_without_cpu_time_has_not_taken_yet_are_waited_for(
+def test_a_trial_waits_for_a_server_without_cpu_time(
     program: Program, traffic_program: str, count: int
 ) -> None:
     """The server has a low priority on a CPU that another process uses. In one program with
-    its client, the drain waits for it. In another one, `wait` does."""
+    its client, the drain waits for it. In a separate program, `wait` does."""
     cpus = sorted(os.sched_getaffinity(0))
     load = {"frame_bytes": [64], "address": ADDRESS, "rate_pps": 1000}
     sent = 0

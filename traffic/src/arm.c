@@ -440,7 +440,7 @@ static const char *task_arm(struct session *session, struct task *t, const struc
 		why = sender_arm(session, t, arm, load);
 	if (!why && role_receives(t->role))
 		why = receiver_arm(session, t, arm, load);
-	if (!why && role_carries(t->role))
+	if (!why && role_forwards(t->role))
 		why = forwarder_arm(t, arm->run, load);
 	if (why)
 		return why;

@@ -59,7 +59,7 @@ void task_begin(struct task *t)
 		sender_begin(&t->sender);
 	if (role_receives(t->role))
 		receiver_begin(&t->receiver);
-	if (role_carries(t->role)) {
+	if (role_forwards(t->role)) {
 		struct forwarder *w = &t->forwarder;
 
 		w->polls = w->empty = w->ignored = w->stray = 0;
@@ -225,11 +225,11 @@ bool worker_receives(const struct worker *w)
 	return receives;
 }
 
-/* After the phase's sending has ended: a poll of all tasks of this thread, which began in `round`, moved
- * `moved` frames. */
+/* Records a poll of all tasks that began in `round`, after the senders had finished, and moved `moved`
+ * frames. In ROUND_REST, the thread sleeps instead if there was no frame. */
 static void worker_after_sending(struct worker *w, uint32_t round, uint32_t moved)
 {
-	uint64_t carried = 0;
+	uint64_t forwarded = 0;
 
 	if (round == ROUND_REST) {
 		if (!moved)
@@ -237,8 +237,8 @@ static void worker_after_sending(struct worker *w, uint32_t round, uint32_t move
 		return;
 	}
 	for (uint32_t i = 0; i < w->count; i++)
-		carried += w->tasks[i]->forwarder.in[0] + w->tasks[i]->forwarder.in[1];
-	atomic_store_explicit(&w->carried, carried, memory_order_relaxed);
+		forwarded += w->tasks[i]->forwarder.in[0] + w->tasks[i]->forwarder.in[1];
+	atomic_store_explicit(&w->forwarded, forwarded, memory_order_relaxed);
 	if (!moved)
 		atomic_store_explicit(&w->empty_round, round, memory_order_release);
 }
@@ -375,7 +375,7 @@ void worker_run(struct worker *w)
 	pthread_mutex_lock(&w->lock);
 	w->halt = false;
 	w->round = w->empty_round = 0;
-	w->carried = 0;
+	w->forwarded = 0;
 	w->idle = false;
 	w->run = true;
 	pthread_cond_signal(&w->wake);

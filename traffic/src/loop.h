@@ -18,8 +18,9 @@ struct usage {
 	int64_t wait_ns; /* runnable without a CPU; -1: unknown */
 };
 
-/* The rounds of a phase: 0 while frames are sent. Who waits for frames on their way begins a round, and
- * another one after each frame. After the drain, a thread without frames sleeps between its polls. */
+/* The rounds of a phase: 0 while frames are sent. `wait` and the drain begin a round to learn that all
+ * ports are empty. The drain begins another round after each frame. ROUND_REST follows the drain: a thread
+ * without frames sleeps between its polls. */
 #define ROUND_REST UINT32_MAX
 
 struct worker {
@@ -39,10 +40,10 @@ struct worker {
 	atomic_bool halt;
 	atomic_bool idle;
 	_Atomic uint32_t round;
-	/* The last round in which a poll of all tasks began and returned no frame, and the frames that
-	 * forwarders and servers have taken in this phase, as of the last round. */
+	/* The last round in which a poll of all tasks began and returned no frame. */
 	_Atomic uint32_t empty_round;
-	_Atomic uint64_t carried;
+	/* Frames that servers and forwarders have taken in this phase, as of the last round. */
+	_Atomic uint64_t forwarded;
 
 	int schedstat; /* file descriptor of the thread's schedstat; -1: not available */
 	struct usage before, after; /* at the start of the phase and after its end */

@@ -131,7 +131,7 @@ static bool task_read(struct reader *r, json_t *object, struct open_plan *open,
 		port = &open->ports[task->ports[i]];
 		port->config.sends |= task->role != ROLE_RECEIVER;
 		port->config.receives |= task->role != ROLE_SENDER;
-		port->config.forwards |= role_carries(task->role);
+		port->config.forwards |= role_forwards(task->role);
 		if (task->role != ROLE_RECEIVER && !(port->engine->caps & ENGINE_SENDS))
 			return refuse(r, "open: engine %s does not send", port->engine->name);
 		if (task->role != ROLE_SENDER && !(port->engine->caps & ENGINE_RECEIVES))

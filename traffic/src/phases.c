@@ -66,7 +66,7 @@ static void next_round(struct session *s)
 	set_round(s, ++s->round);
 }
 
-/* True if each thread that receives has polled all its tasks in this round without a frame. */
+/* True if every thread that receives has polled all its tasks in this round without a frame. */
 static bool all_empty(const struct session *s)
 {
 	bool all = true;
@@ -82,16 +82,16 @@ static bool all_empty(const struct session *s)
 
 #define TAKEN_MAX_MS 2000
 
-/* Waits until servers and forwarders have taken all frames at their ports. While one has no CPU time,
- * the receivers of its frames see none and would end their drain. */
-static void wait_for_carriers(struct session *s)
+/* Waits until servers and forwarders have taken all frames at their ports. A receiver behind a server
+ * without CPU time sees no frames and would end its drain too early. */
+static void wait_for_forwarders(struct session *s)
 {
 	const uint64_t until = clock_monotonic_ns() + TAKEN_MAX_MS * 1000000ull;
-	bool carries = false;
+	bool forwards = false;
 
 	for (uint32_t i = 0; i < s->task_count; i++)
-		carries |= role_carries(s->tasks[i].role);
-	if (!carries || !s->running)
+		forwards |= role_forwards(s->tasks[i].role);
+	if (!forwards || !s->running)
 		return;
 	next_round(s);
 	while (!all_empty(s) && clock_monotonic_ns() < until && session_tick(s, 1))
@@ -117,7 +117,7 @@ const char *session_wait(struct session *s, uint64_t timeout_ms)
 					     (unsigned long long)timeout_ms);
 		}
 	}
-	wait_for_carriers(s);
+	wait_for_forwarders(s);
 	return NULL;
 }
 
@@ -136,7 +136,7 @@ static uint64_t frames_seen(const struct session *s)
 	for (uint32_t i = 0; i < s->task_count; i++)
 		seen += s->tasks[i].receiver.seen;
 	for (uint32_t i = 0; i < s->worker_count; i++)
-		seen += s->workers[i].carried;
+		seen += s->workers[i].forwarded;
 	return seen;
 }
 

@@ -481,7 +481,7 @@ static json_t *task_report(const struct session *session, struct task *t, const 
 		json_object_set_new(report, "sent", sender_report(session, t));
 	if (role_receives(t->role))
 		json_object_set_new(report, "received", receiver_report(session, t, why));
-	if (role_carries(t->role))
+	if (role_forwards(t->role))
 		json_object_set_new(report, "forwarded", forwarder_report(t));
 	return report;
 }

@@ -30,7 +30,7 @@ struct session {
 	struct window window;
 	struct engine_stats at_start[PORTS_MAX];
 	bool armed, running;
-	uint32_t round; /* of the threads, the last one of this phase */
+	uint32_t round; /* the last round of this phase */
 	uint64_t noted_ns; /* when the kernel's drop counters were last read */
 	char error[512]; /* text of the last error */
 };

@@ -254,7 +254,7 @@ static inline bool role_receives(enum role role)
 	return role == ROLE_RECEIVER || role == ROLE_CLIENT;
 }
 
-static inline bool role_carries(enum role role)
+static inline bool role_forwards(enum role role)
 {
 	return role == ROLE_SERVER || role == ROLE_FORWARDER;
 }

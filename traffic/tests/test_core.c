@@ -689,8 +689,8 @@ static uint32_t drive(struct bench *b, uint32_t counts[4][3], uint64_t *first, u
 	return sent;
 }
 
-/* By a simulated clock it sends each frame. By a real one, a host that takes the CPU away leaves frames
- * unsent, but counts no other number at any place. */
+/* With a simulated clock, the sender sends every frame. With the real clock, a busy host may leave frames
+ * unsent, but all counters agree. */
 static void a_paced_sender_sends_exactly_what_was_asked(void)
 {
 	const struct {
